@@ -1,0 +1,57 @@
+//! The thread that makes the next segment ready before the log needs it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use store_core::LogOffset;
+
+use crate::append::Ready;
+use crate::segment::Segment;
+use crate::shared::Shared;
+
+impl Shared {
+    /// The allocator's thread: one segment ahead, made whenever the last one was taken.
+    ///
+    /// After a failure it tries again when an append asks, so that space which was freed is used.
+    pub(crate) fn allocate_ahead(&self) {
+        loop {
+            if let Some(start) = self.wanted_segment() {
+                self.deliver(start);
+            }
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            self.allocator.wait(None);
+        }
+    }
+
+    fn wanted_segment(&self) -> Option<LogOffset> {
+        let tail = self.tail();
+        if tail.closed || tail.next.is_some() {
+            return None;
+        }
+        Some(
+            tail.active
+                .as_ref()
+                .map_or(tail.wrote, |active| active.end()),
+        )
+    }
+
+    fn deliver(&self, start: LogOffset) {
+        let made = Segment::create(self.directory.segments(), start, &self.options, &self.stop);
+        let mut tail = self.tail();
+        tail.attempts += 1;
+        match made {
+            Ok((segment, writer)) => {
+                tail.next = Some(Ready {
+                    segment: Arc::new(segment),
+                    writer,
+                });
+                tail.refused = None;
+            }
+            Err(error) => tail.refused = Some(error),
+        }
+        drop(tail);
+        self.room.notify_all();
+    }
+}

@@ -1,0 +1,410 @@
+//! Appending: encode outside the lock; inside it place, patch and copy.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use store_core::{
+    AckAt, Destination, EncodeError, Encoded, LogOffset, Message, MessageId, Nanos, Placed,
+    Placement, QueueId, QueueOffset, TimestampMs, Topic, TopicError, Wait, encode, encode_blank,
+    place,
+};
+
+use crate::clock::{monotonic, wall};
+use crate::error::{AppendError, Error};
+use crate::map::{FileWriter, Writer};
+use crate::segment::Segment;
+use crate::shared::Shared;
+use crate::signal::remaining;
+
+/// A queue of one log: the handle that messages are appended with.
+///
+/// Cheap to clone; clones share the queue's counter.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    state: Arc<QueueState>,
+}
+
+#[derive(Debug)]
+struct QueueState {
+    log: u64,
+    topic: Box<[u8]>,
+    id: QueueId,
+    /// The next message's queue offset. Changed under the append lock only.
+    next: AtomicU64,
+}
+
+impl Queue {
+    /// The topic's bytes.
+    pub fn topic(&self) -> &[u8] {
+        &self.state.topic
+    }
+
+    /// The number within the topic.
+    pub fn id(&self) -> QueueId {
+        self.state.id
+    }
+
+    /// The queue offset that the next message will get.
+    pub fn next_offset(&self) -> QueueOffset {
+        QueueOffset::new(self.state.next.load(Ordering::Relaxed))
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        let topic = Topic::new(&self.state.topic).expect("checked when the handle was made");
+        Destination {
+            topic,
+            queue_id: self.state.id,
+        }
+    }
+}
+
+/// The queues of a log, with what recovery found their next offsets to be.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    by_name: Mutex<HashMap<QueueName, Queue>>,
+}
+
+type QueueName = (Box<[u8]>, QueueId);
+
+impl Queues {
+    /// The handle for a queue, made if it is new.
+    pub(crate) fn handle(&self, log: u64, topic: &[u8], id: QueueId) -> Result<Queue, TopicError> {
+        Topic::new(topic)?;
+        Ok(self.handle_unchecked(log, topic, id))
+    }
+
+    fn handle_unchecked(&self, log: u64, topic: &[u8], id: QueueId) -> Queue {
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = || QueueState {
+            log,
+            topic: topic.into(),
+            id,
+            next: AtomicU64::new(0),
+        };
+        by_name
+            .entry((topic.into(), id))
+            .or_insert_with(|| Queue {
+                state: Arc::new(state()),
+            })
+            .clone()
+    }
+
+    /// Recovery found a record that takes `offset` in this queue.
+    pub(crate) fn found(&self, log: u64, topic: &[u8], id: QueueId, offset: QueueOffset) {
+        let queue = self.handle_unchecked(log, topic, id);
+        queue
+            .state
+            .next
+            .fetch_max(offset.get().saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Where a message went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Appended {
+    /// The record's first byte.
+    pub offset: LogOffset,
+    /// The record's length in bytes.
+    pub len: u32,
+    /// The message's position in its queue.
+    pub queue_offset: QueueOffset,
+    /// When the store took it.
+    pub store_timestamp: TimestampMs,
+}
+
+impl Appended {
+    /// The offset behind the record's last byte: what a mark must reach to cover it.
+    pub fn end(&self) -> LogOffset {
+        LogOffset::new(self.offset.get() + u64::from(self.len))
+    }
+
+    /// The message's id, given the host that stored it.
+    pub fn message_id(&self, store_host: store_core::Host) -> MessageId {
+        MessageId::new(store_host, self.offset)
+    }
+}
+
+/// The end of the log, under the append lock.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    pub(crate) wrote: LogOffset,
+    /// Records appended since opening.
+    pub(crate) records: u64,
+    /// Of these, the ones whose producers wait until they are flushed.
+    pub(crate) wanted_records: u64,
+    /// The end of the last of them.
+    pub(crate) wanted: LogOffset,
+    /// When the first of them that no sync has been asked to cover was appended.
+    pub(crate) waiting_since: Option<Nanos>,
+    /// The segment that takes appends, or none before the first and behind a full last one.
+    pub(crate) active: Option<Arc<Segment>>,
+    /// The segment after it, made ready ahead.
+    pub(crate) next: Option<Ready>,
+    /// Attempts to make a segment that have ended.
+    pub(crate) attempts: u64,
+    /// How the last of them failed, if it did.
+    pub(crate) refused: Option<Error>,
+    pub(crate) sink: Sink,
+    pub(crate) last_store: TimestampMs,
+    pub(crate) closed: bool,
+}
+
+/// A segment that is ready for appends.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) writer: Option<FileWriter>,
+}
+
+/// Where appended bytes are stored.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// Into the active segment's map; none before there is one.
+    Mapped(Option<FileWriter>),
+    /// Into the staging ring.
+    Staged(Writer),
+}
+
+impl Tail {
+    /// Where the active segment starts; what lies before is in full segments.
+    pub(crate) fn segment_start(&self) -> LogOffset {
+        self.active
+            .as_ref()
+            .map_or(self.wrote, |segment| segment.start)
+    }
+
+    fn obstacle(&self, blank: Option<u32>, len: u32) -> Option<Obstacle> {
+        if (blank.is_some() || self.active.is_none()) && self.next.is_none() {
+            return Some(Obstacle::Segment);
+        }
+        let needed = u64::from(blank.unwrap_or(0)) + u64::from(len);
+        match &self.sink {
+            Sink::Staged(writer) if writer.free() < needed => Some(Obstacle::Space),
+            _ => None,
+        }
+    }
+
+    fn store(&mut self, bytes: &[u8], at: LogOffset) {
+        match &mut self.sink {
+            Sink::Mapped(writer) => {
+                let active = self.active.as_ref().expect("a record has a segment");
+                let place = usize::try_from(at.since(active.start)).expect("a map fits usize");
+                writer
+                    .as_mut()
+                    .expect("an active segment is mapped")
+                    .store(place, bytes);
+            }
+            Sink::Staged(writer) => writer.store(bytes),
+        }
+    }
+
+    /// Closes the active segment with a blank and goes on in the next, which must be there.
+    fn roll(&mut self, blank: Option<u32>) {
+        if let Some(len) = blank {
+            self.store(&encode_blank(len), self.wrote);
+            if let Sink::Staged(writer) = &mut self.sink {
+                // What is staged is contiguous, so the unused rest is staged too: zeroes, which
+                // the segment holds there already.
+                let mut rest = usize::try_from(len).expect("a blank fits usize") - 8;
+                while rest > 0 {
+                    let piece = rest.min(ZEROES.len());
+                    writer.store(&ZEROES[..piece]);
+                    rest -= piece;
+                }
+            }
+            self.wrote = LogOffset::new(self.wrote.get() + u64::from(len));
+        }
+        let Ready { segment, writer } = self.next.take().expect("the caller saw it");
+        assert_eq!(
+            segment.start, self.wrote,
+            "the next segment begins where the log ends"
+        );
+        if let Sink::Mapped(current) = &mut self.sink {
+            *current = writer;
+        }
+        self.active = Some(segment);
+    }
+}
+
+static ZEROES: [u8; 4096] = [0; 4096];
+
+/// What keeps an append from going on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Obstacle {
+    /// The next segment is not ready.
+    Segment,
+    /// The staging ring is full.
+    Space,
+}
+
+impl Shared {
+    /// Places `message` at the end of the log.
+    pub(crate) fn append(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        wait: Wait,
+    ) -> Result<Appended, AppendError> {
+        if queue.state.log != self.id {
+            return Err(AppendError::ForeignQueue);
+        }
+        let max = self.options.max_message_bytes;
+        if message.body.len() > max {
+            return Err(AppendError::BodyTooLong {
+                len: message.body.len(),
+                max,
+            });
+        }
+        with_scratch(|scratch| {
+            let record = encode_into(scratch, queue.destination(), message)?;
+            // Refused before anything is written, not after blanking two segments.
+            place(self.options.segment_size, LogOffset::ZERO, record.len())?;
+            self.place_record(queue, message, record, wait)
+        })
+    }
+
+    fn place_record(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        record: Encoded<'_>,
+        wait: Wait,
+    ) -> Result<Appended, AppendError> {
+        let len = record.len();
+        let (mut tail, blank) = self.make_room(len)?;
+        if blank.is_some() || tail.active.is_none() {
+            tail.roll(blank);
+            self.adopt(&tail);
+        }
+        let takes_offset = message.sys_flag.transaction_type().takes_queue_offset();
+        let next = queue.state.next.load(Ordering::Relaxed);
+        let appended = Appended {
+            offset: tail.wrote,
+            len,
+            queue_offset: QueueOffset::new(if takes_offset { next } else { 0 }),
+            store_timestamp: wall().max(tail.last_store),
+        };
+        let bytes = record.place(&Placed {
+            log_offset: appended.offset,
+            queue_offset: appended.queue_offset,
+            store_timestamp: appended.store_timestamp,
+        });
+        tail.store(bytes, appended.offset);
+        if takes_offset {
+            queue.state.next.store(next + 1, Ordering::Relaxed);
+        }
+        tail.last_store = appended.store_timestamp;
+        tail.wrote = appended.end();
+        tail.records += 1;
+        if self.answers.ack(wait) == AckAt::Flushed {
+            tail.wanted = tail.wrote;
+            tail.wanted_records += 1;
+            if tail.waiting_since.is_none() {
+                tail.waiting_since = Some(monotonic());
+            }
+        }
+        self.progress.set_wrote(tail.wrote);
+        Ok(appended)
+    }
+
+    /// Takes the append lock once a record of `len` bytes can be placed, and says how long the
+    /// blank before it is.
+    fn make_room(&self, len: u32) -> Result<(MutexGuard<'_, Tail>, Option<u32>), AppendError> {
+        let mut tail = self.tail();
+        let mut waiting: Option<Waiting<'_>> = None;
+        loop {
+            if tail.closed {
+                return Err(AppendError::Closed);
+            }
+            if let Some(poison) = self.progress.poison() {
+                return Err(poison.clone().into());
+            }
+            let (blank, at) = match place(self.options.segment_size, tail.wrote, len)? {
+                Placement::Fits { at } => (None, at),
+                Placement::Roll { blank_len, at, .. } => (Some(blank_len), at),
+            };
+            if at.checked_add(u64::from(len)).is_none() {
+                return Err(AppendError::OffsetsExhausted);
+            }
+            let Some(obstacle) = tail.obstacle(blank, len) else {
+                return Ok((tail, blank));
+            };
+            let Some(began) = &waiting else {
+                // Counted first, then looked again: whoever makes room sees one or the other.
+                waiting = Some(Waiting::new(self, &tail));
+                continue;
+            };
+            if obstacle == Obstacle::Segment
+                && tail.attempts != began.attempts
+                && let Some(error) = &tail.refused
+            {
+                return Err(AppendError::Segment(error.clone()));
+            }
+            let Ok(Some(left)) = remaining(Some(began.deadline)) else {
+                return Err(match obstacle {
+                    Obstacle::Segment => AppendError::SegmentNotReady,
+                    Obstacle::Space => AppendError::StagingFull,
+                });
+            };
+            match obstacle {
+                Obstacle::Segment => self.allocator.notify(),
+                Obstacle::Space => self.hurry_commit(),
+            }
+            let left = std::time::Duration::from_nanos(left.get());
+            let woken = self.room.wait_timeout(tail, left);
+            tail = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// An append that waits for room.
+struct Waiting<'a> {
+    blocked: &'a AtomicU64,
+    deadline: Nanos,
+    /// Attempts to make a segment that had ended before.
+    attempts: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared, tail: &Tail) -> Self {
+        shared.blocked.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let deadline = monotonic().after(shared.options.append_timeout());
+        Self {
+            blocked: &shared.blocked,
+            deadline,
+            attempts: tail.attempts,
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.blocked.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn encode_into<'b>(
+    scratch: &'b mut Vec<u8>,
+    to: Destination<'_>,
+    message: &Message<'_>,
+) -> Result<Encoded<'b>, AppendError> {
+    let needed =
+        usize::try_from(message.encoded_len(to)?).map_err(|_| EncodeError::BodyTooLong {
+            len: message.body.len(),
+        })?;
+    if scratch.len() < needed {
+        scratch.resize(needed, 0);
+    }
+    Ok(encode(to, message, scratch)?)
+}
+
+/// Lends the thread's encoding buffer, which grows to the longest record and stays.
+fn with_scratch<T>(run: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    SCRATCH.with_borrow_mut(run)
+}

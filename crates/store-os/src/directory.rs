@@ -1,0 +1,143 @@
+//! The store directory: its lock, the mark of an unclean exit, and durable entries.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+
+use crate::error::{Error, Op, OpenError};
+
+/// A store directory that this process owns.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    root: PathBuf,
+    segments: PathBuf,
+    lock: Mutex<Option<Lock>>,
+}
+
+impl Directory {
+    /// Makes the directory if it is missing, and takes its lock.
+    pub(crate) fn own(root: &Path) -> Result<Self, OpenError> {
+        let segments = root.join("commitlog");
+        let created = !segments.exists();
+        std::fs::create_dir_all(&segments)
+            .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
+        let lock = Lock::take(root.join("lock"))?;
+        if created {
+            sync_directory(root)?;
+            if let Some(parent) = root
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+            {
+                sync_directory(parent)?;
+            }
+        }
+        Ok(Self {
+            root: root.to_owned(),
+            segments,
+            lock: Mutex::new(Some(lock)),
+        })
+    }
+
+    /// Where the segments are.
+    pub(crate) fn segments(&self) -> &Path {
+        &self.segments
+    }
+
+    /// Whether the last owner did not close the log.
+    pub(crate) fn was_abandoned(&self) -> bool {
+        self.root.join(ABORT).exists()
+    }
+
+    /// Writes `abort`, which says that the log is in use or was left without closing.
+    pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
+        let path = self.root.join(ABORT);
+        let pid = std::process::id().to_string();
+        std::fs::write(&path, pid).map_err(|error| Error::from_std(Op::Create, &path, &error))?;
+        sync_directory(&self.root)
+    }
+
+    /// Removes `abort` after a clean close.
+    pub(crate) fn mark_closed(&self) -> Result<(), Error> {
+        let path = self.root.join(ABORT);
+        std::fs::remove_file(&path).map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
+        sync_directory(&self.root)
+    }
+
+    /// Gives the store's lock back, while tickets and cursors may still hold the rest.
+    pub(crate) fn release(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// The store's lock, held as RocketMQ holds it: a POSIX record lock on the file `lock`.
+///
+/// Such locks belong to the process, so two logs of one process are told apart by a table.
+#[derive(Debug)]
+struct Lock {
+    identity: (u64, u64),
+    file: Option<File>,
+}
+
+static OWNED: LazyLock<Mutex<HashSet<(u64, u64)>>> = LazyLock::new(Mutex::default);
+
+impl Lock {
+    fn take(path: PathBuf) -> Result<Self, OpenError> {
+        let failed = |op, error: &std::io::Error| Error::from_std(op, &path, error);
+        // Opening and closing the file would drop a lock that this process holds on it already,
+        // so the table is asked first.
+        let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(found) = std::fs::metadata(&path)
+            && owned.contains(&(found.dev(), found.ino()))
+        {
+            return Err(OpenError::Locked { path });
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| failed(Op::Open, &error))?;
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => return Err(OpenError::Locked { path }),
+            Err(errno) => return Err(Error::new(Op::Lock, &path, errno).into()),
+        }
+        file.write_all(b"lock")
+            .map_err(|error| failed(Op::Write, &error))?;
+        file.sync_all().map_err(|error| failed(Op::Sync, &error))?;
+        let found = file.metadata().map_err(|error| failed(Op::Open, &error))?;
+        let identity = (found.dev(), found.ino());
+        owned.insert(identity);
+        drop(owned);
+        Ok(Self {
+            identity,
+            file: Some(file),
+        })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file ends every record lock that this process has on it, so it must be closed
+        // before the table lets another log of this process lock it.
+        let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.file.take());
+        owned.remove(&self.identity);
+    }
+}
+
+/// Makes a directory's entries durable: `fsync` of the directory.
+pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| Error::from_std(Op::Sync, path, &error))
+}
+
+const ABORT: &str = "abort";

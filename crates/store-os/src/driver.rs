@@ -1,0 +1,118 @@
+//! Keeping time: each lane's loop of polling, acting and reporting.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use store_core::{Action, Lane, Nanos};
+
+use crate::clock::monotonic;
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// What a lane's driver does after a turn.
+enum Rest {
+    /// Nothing until an event.
+    Event,
+    /// Nothing more, ever.
+    Stop,
+    /// Nothing until an event or this time.
+    Until(Nanos),
+}
+
+impl Shared {
+    /// A lane's thread: acts when its time or an event comes, until the log is drained or fails.
+    pub(crate) fn drive(self: &Arc<Self>, lane: Lane) {
+        let state = self.lane(lane);
+        loop {
+            // Whoever has the turn instead notifies this thread when it gives it back.
+            let rest = if state.turn.take() {
+                let rest = self.take_turn(lane);
+                if state.turn.give_back() {
+                    continue;
+                }
+                rest
+            } else {
+                Rest::Event
+            };
+            match rest {
+                Rest::Event => state.signal.wait(None),
+                Rest::Stop => return,
+                Rest::Until(time) => state.signal.wait(Some(time)),
+            }
+        }
+    }
+
+    /// A waiting producer does the flush lane's next action itself, if nobody is at it: without a
+    /// second thread there is no hand-over to wait for.
+    ///
+    /// Only one action, so that it does not work for others after its own record is durable.
+    pub(crate) fn lead(&self) {
+        let state = self.lane(Lane::Flush);
+        if !state.turn.take() {
+            return;
+        }
+        let acted = self.act(Lane::Flush);
+        let wanted = state.turn.give_back();
+        // Who asked meanwhile, or a gather that has to end, is left to the lane's thread.
+        if wanted || !matches!(acted, Acted::Did) {
+            state.signal.notify();
+        }
+    }
+
+    /// Acts until the strategy has nothing to do now.
+    fn take_turn(&self, lane: Lane) -> Rest {
+        loop {
+            match self.act(lane) {
+                Acted::Did => {}
+                Acted::Not(rest) => return rest,
+            }
+        }
+    }
+
+    /// Polls the strategy and does what it says.
+    fn act(&self, lane: Lane) -> Acted {
+        if self.progress.poison().is_some() || self.stop.load(Ordering::SeqCst) {
+            return Acted::Not(Rest::Stop);
+        }
+        let seen = self.observe(lane, true);
+        let action = self.strategy().poll(lane, monotonic(), &seen);
+        let result = match action {
+            Action::Commit(upto) => self.commit_through(upto),
+            Action::Done => return Acted::Not(Rest::Stop),
+            Action::Flush(upto) => self.flush_through(upto),
+            Action::Idle => return Acted::Not(Rest::Event),
+            Action::Sleep(until) => return Acted::Not(Rest::Until(until)),
+        };
+        if let Err(error) = result {
+            self.fail(error);
+            return Acted::Not(Rest::Stop);
+        }
+        let seen = self.observe(lane, false);
+        self.strategy().on_done(lane, monotonic(), &seen);
+        if lane == Lane::Commit {
+            self.wake_for_commit();
+        }
+        Acted::Did
+    }
+
+    /// The thread that wakes futures when their deadline comes, whatever the lanes are stuck in.
+    pub(crate) fn keep_deadlines(&self) {
+        while !self.progress.is_stopped() {
+            let next = self.progress.wake_overdue();
+            self.progress.timekeeper.wait(next);
+        }
+    }
+}
+
+/// Whether a poll led to an action.
+enum Acted {
+    Did,
+    Not(Rest),
+}
+
+/// Turns a failed append's own commit into the log's failure.
+pub(crate) fn commit_in_append(shared: &Shared, upto: store_core::LogOffset) -> Result<(), Error> {
+    shared
+        .commit_through(upto)
+        .inspect_err(|error| shared.fail(error.clone()))
+}

@@ -1,0 +1,432 @@
+//! What can go wrong, by operation; every error of the system names the call's purpose and path.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use store_core::{EncodeError, LogOffset, RecordTooLarge};
+
+/// What was being done when the system refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Op {
+    /// Reserving a segment's space: `fallocate`, or writing zeroes.
+    Allocate {
+        /// The segment's size in bytes.
+        bytes: u64,
+    },
+    /// Making a directory or file.
+    Create,
+    /// Listing a directory.
+    List,
+    /// Taking the store's lock.
+    Lock,
+    /// Mapping a file or memory: `mmap`.
+    Map,
+    /// Opening a file.
+    Open,
+    /// Reading: `pread`.
+    Read,
+    /// Removing a file.
+    Remove,
+    /// Starting a thread.
+    Spawn,
+    /// Making bytes durable: `fdatasync`, `msync` or `fsync`.
+    Sync,
+    /// Writing: `pwrite`.
+    Write,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allocate { bytes } => write!(f, "allocate {bytes} bytes for"),
+            Self::Create => f.write_str("create"),
+            Self::List => f.write_str("list"),
+            Self::Lock => f.write_str("lock"),
+            Self::Map => f.write_str("map"),
+            Self::Open => f.write_str("open"),
+            Self::Read => f.write_str("read"),
+            Self::Remove => f.write_str("remove"),
+            Self::Spawn => f.write_str("start a thread for"),
+            Self::Sync => f.write_str("sync"),
+            Self::Write => f.write_str("write"),
+        }
+    }
+}
+
+/// A refusal of the system.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Error {
+    /// What was being done.
+    pub op: Op,
+    /// To which file or directory.
+    pub path: PathBuf,
+    /// Why not.
+    pub source: Errno,
+}
+
+impl Error {
+    pub(crate) fn new(op: Op, path: &Path, source: Errno) -> Self {
+        Self {
+            op,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn from_std(op: Op, path: &Path, error: &std::io::Error) -> Self {
+        Self::new(op, path, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cannot {} {}: {}",
+            self.op,
+            self.path.display(),
+            self.source
+        )
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The first failed write or sync of a log; everything after it is refused.
+///
+/// Linux may have dropped the dirty pages and may report success next time, so a second try would
+/// prove nothing. Reopen the log: recovery finds what is really there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Poison {
+    /// What failed first.
+    pub first: Error,
+}
+
+impl fmt::Display for Poison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the log is poisoned until it is reopened: {}",
+            self.first
+        )
+    }
+}
+
+impl std::error::Error for Poison {}
+
+/// Why a log was not opened. Nothing was changed, unless a torn tail was already cut.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A bad record with valid records behind it: not a torn tail, and not cut.
+    Damage {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where valid records end.
+        at: LogOffset,
+        /// Where the next valid record begins.
+        resumes_at: LogOffset,
+        /// What is wrong at `at`.
+        found: String,
+    },
+    /// Another process, or another `Log` of this one, owns the directory.
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// A segment is missing between two others.
+    MissingSegment {
+        /// The file that should be there.
+        path: PathBuf,
+    },
+    /// The options contradict each other or the strategy.
+    Options {
+        /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// The system refused.
+    System(Error),
+    /// A file in the segment directory that is not a segment.
+    UnknownFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A record of a form that this version does not read; it was left as it is.
+    Unsupported {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where the record stands.
+        at: LogOffset,
+        /// Its magic code.
+        magic: u32,
+    },
+    /// A segment's length is not the segment size.
+    WrongLength {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        found: u64,
+        /// The segment size in bytes.
+        expected: u64,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damage {
+                path,
+                at,
+                resumes_at,
+                found,
+            } => write!(
+                f,
+                "{} is damaged at log offset {at} ({found}), and valid records resume at \
+                 {resumes_at}; nothing was changed: restore the segment from a copy",
+                path.display()
+            ),
+            Self::Locked { path } => write!(
+                f,
+                "{} is locked: another process uses this store; stop it or choose another directory",
+                path.display()
+            ),
+            Self::MissingSegment { path } => {
+                write!(
+                    f,
+                    "segment {} is missing between two others",
+                    path.display()
+                )
+            }
+            Self::Options { reason } => f.write_str(reason),
+            Self::System(error) => error.fmt(f),
+            Self::UnknownFile { path } => {
+                write!(
+                    f,
+                    "{} is not a segment; move it out of the way",
+                    path.display()
+                )
+            }
+            Self::Unsupported { path, at, magic } => write!(
+                f,
+                "{} has a record of unsupported form (magic {magic:#010x}) at log offset {at}; \
+                 nothing was changed",
+                path.display()
+            ),
+            Self::WrongLength {
+                path,
+                found,
+                expected,
+            } => write!(
+                f,
+                "{} is {found} bytes long, segments of this log have {expected}: open it with the \
+                 segment size that it was written with",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Why a message was not appended. Nothing of it is in the log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The body exceeds the log's limit.
+    BodyTooLong {
+        /// The body's length in bytes.
+        len: usize,
+        /// The limit (`maxMessageSize`).
+        max: usize,
+    },
+    /// The log was closed.
+    Closed,
+    /// The message cannot be a record.
+    Encode(EncodeError),
+    /// The queue handle is another log's.
+    ForeignQueue,
+    /// The log's last offset was reached.
+    OffsetsExhausted,
+    /// An earlier write or sync failed.
+    Poisoned(Poison),
+    /// The next segment could not be made; append again once the cause is gone.
+    Segment(Error),
+    /// The next segment was not ready within the limit; append again.
+    SegmentNotReady,
+    /// The staging buffer stayed full within the limit: the disk does not keep up. Append again.
+    StagingFull,
+    /// The record fits no segment.
+    TooLarge(RecordTooLarge),
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BodyTooLong { len, max } => {
+                write!(f, "a body of {len} bytes exceeds the log's limit of {max}")
+            }
+            Self::Closed => f.write_str("the log is closed"),
+            Self::Encode(error) => error.fmt(f),
+            Self::ForeignQueue => f.write_str("the queue belongs to another log"),
+            Self::OffsetsExhausted => f.write_str("the log has reached its last offset"),
+            Self::Poisoned(poison) => poison.fmt(f),
+            Self::Segment(error) => write!(f, "no room for the next segment: {error}"),
+            Self::SegmentNotReady => f.write_str("the next segment was not ready in time"),
+            Self::StagingFull => {
+                f.write_str("the staging buffer stayed full: the disk lags behind")
+            }
+            Self::TooLarge(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AppendError {}
+
+impl From<EncodeError> for AppendError {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
+    }
+}
+
+impl From<RecordTooLarge> for AppendError {
+    fn from(error: RecordTooLarge) -> Self {
+        Self::TooLarge(error)
+    }
+}
+
+impl From<Poison> for AppendError {
+    fn from(poison: Poison) -> Self {
+        Self::Poisoned(poison)
+    }
+}
+
+/// Why a producer was not told "ok". The record is in the log in every case.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum AckError {
+    /// The log was closed or dropped before the record was durable.
+    Closed,
+    /// The deadline passed (`FLUSH_DISK_TIMEOUT`). The record may still become durable.
+    FlushTimedOut,
+    /// A write or sync that would have covered the record failed.
+    Poisoned(Poison),
+}
+
+impl fmt::Display for AckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the log was closed before the record was durable"),
+            Self::FlushTimedOut => f.write_str("the record was not flushed before the deadline"),
+            Self::Poisoned(poison) => poison.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AckError {}
+
+/// Why a record was not read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// No record begins there, or it is not what was written.
+    NotARecord {
+        /// The offset asked for.
+        at: LogOffset,
+        /// What is wrong.
+        found: String,
+    },
+    /// The offset is not below the readable end.
+    PastEnd {
+        /// The offset asked for.
+        at: LogOffset,
+        /// The readable end.
+        end: LogOffset,
+    },
+    /// The offset lies before the first segment.
+    BeforeStart {
+        /// The offset asked for.
+        at: LogOffset,
+        /// The log's first offset.
+        start: LogOffset,
+    },
+    /// The system refused.
+    System(Error),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotARecord { at, found } => write!(f, "no record at log offset {at}: {found}"),
+            Self::PastEnd { at, end } => {
+                write!(f, "log offset {at} is not below the readable end {end}")
+            }
+            Self::BeforeStart { at, start } => {
+                write!(f, "log offset {at} lies before the log's start {start}")
+            }
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// What closing could not do. The directory is unlocked all the same.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// The log is poisoned: bytes from `flushed` to `wrote` may be lost.
+    Poisoned {
+        /// Where durable bytes end.
+        flushed: LogOffset,
+        /// Where appended bytes end.
+        wrote: LogOffset,
+        /// Why.
+        poison: Poison,
+    },
+    /// Everything is durable, but the marks of an unclean exit were not removed.
+    System(Error),
+    /// The strategy called itself done before everything was flushed.
+    Unflushed {
+        /// Where durable bytes end.
+        flushed: LogOffset,
+        /// Where appended bytes end.
+        wrote: LogOffset,
+    },
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poisoned {
+                flushed,
+                wrote,
+                poison,
+            } => {
+                write!(f, "log offsets {flushed} to {wrote} may be lost: {poison}")
+            }
+            Self::System(error) => error.fmt(f),
+            Self::Unflushed { flushed, wrote } => {
+                write!(
+                    f,
+                    "log offsets {flushed} to {wrote} were not flushed by the strategy"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for CloseError {}

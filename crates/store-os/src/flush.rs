@@ -1,0 +1,167 @@
+//! The two actions: staged bytes to the page cache, and the page cache to the device.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError};
+
+use store_core::LogOffset;
+
+use crate::clock::monotonic;
+use crate::error::Error;
+use crate::map::Reader;
+use crate::options::{CommitEvent, FlushEvent};
+use crate::segment::Segment;
+use crate::shared::{Mark, Shared};
+
+impl Shared {
+    /// Brings everything staged to the page cache if `upto` is not there yet.
+    ///
+    /// Whoever comes while another commits waits for it, and mostly finds its own bytes taken along.
+    pub(crate) fn commit_through(&self, upto: LogOffset) -> Result<(), Error> {
+        let Some(staged) = &self.staged else {
+            return Ok(());
+        };
+        if upto <= self.progress.committed() {
+            return Ok(());
+        }
+        let mut reader = staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = self.progress.committed();
+        if upto <= from {
+            return Ok(());
+        }
+        if let Some(poison) = self.progress.poison() {
+            return Err(poison.first.clone());
+        }
+        let started = monotonic();
+        let mark = self.written();
+        self.write_staged(&reader, from, mark.offset)?;
+        reader.release(mark.offset.get());
+        *self.committed() = mark;
+        self.progress.set_committed(mark.offset);
+        drop(reader);
+        fence(Ordering::SeqCst);
+        if self.blocked.load(Ordering::SeqCst) > 0 {
+            self.notify_room();
+        }
+        if let Some(observer) = &self.options.observer {
+            let ended = monotonic();
+            let records = mark.records;
+            observer.on_commit(&CommitEvent {
+                started,
+                ended,
+                from,
+                upto: mark.offset,
+                records,
+            });
+        }
+        Ok(())
+    }
+
+    fn write_staged(&self, reader: &Reader, from: LogOffset, to: LogOffset) -> Result<(), Error> {
+        for (segment, start, end) in self.pieces(from, to) {
+            let mut at = start;
+            for slice in reader.slices(start.get(), end.get()) {
+                if !slice.is_empty() {
+                    segment.write(slice, at)?;
+                    at = LogOffset::new(at.get() + store_core::length_u64(slice.len()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes below `upto`, and what else is committed by then, durable.
+    ///
+    /// Only the holder of the flush lane's turn calls this. `flushed` moves when every sync call
+    /// has returned success, and not otherwise.
+    pub(crate) fn flush_through(&self, upto: LogOffset) -> Result<(), Error> {
+        self.commit_through(upto)?;
+        let from = self.progress.flushed();
+        let mark = self.flushable();
+        if mark.offset <= from {
+            return Ok(());
+        }
+        self.progress.begin_round(mark.offset);
+        let started = monotonic();
+        let mut syncs = 0;
+        for (segment, start, end) in self.pieces(from, mark.offset) {
+            segment.sync(start, end)?;
+            syncs += 1;
+        }
+        self.flushed_wanted
+            .store(mark.wanted_records, Ordering::SeqCst);
+        self.progress.complete_round();
+        if let Some(observer) = &self.options.observer {
+            let (ended, records) = (monotonic(), mark.records);
+            let upto = mark.offset;
+            observer.on_flush(&FlushEvent {
+                started,
+                ended,
+                from,
+                upto,
+                records,
+                syncs,
+            });
+        }
+        self.unmap_full_segments(mark.offset);
+        Ok(())
+    }
+
+    /// The end of what is written.
+    fn written(&self) -> Mark {
+        let tail = self.tail();
+        Mark {
+            offset: tail.wrote,
+            records: tail.records,
+            wanted_records: tail.wanted_records,
+        }
+    }
+
+    /// The end of what a sync can cover now; it takes along everyone who waits for bytes before it.
+    fn flushable(&self) -> Mark {
+        let mark = if self.staged.is_some() {
+            *self.committed()
+        } else {
+            self.written()
+        };
+        let mut tail = self.tail();
+        if tail.wanted <= mark.offset {
+            tail.waiting_since = None;
+        }
+        mark
+    }
+
+    /// `from..to` by segment.
+    fn pieces(&self, from: LogOffset, to: LogOffset) -> Vec<(Arc<Segment>, LogOffset, LogOffset)> {
+        let segments = self.segments();
+        segments
+            .iter()
+            .skip_while(|segment| segment.end() <= from)
+            .take_while(|segment| segment.start < to)
+            .map(|segment| {
+                (
+                    Arc::clone(segment),
+                    from.max(segment.start),
+                    to.min(segment.end()),
+                )
+            })
+            .collect()
+    }
+
+    /// Gives back the maps of segments that take no more appends and need no more syncs.
+    fn unmap_full_segments(&self, flushed: LogOffset) {
+        let mut segments = self.segments();
+        for segment in segments
+            .iter_mut()
+            .rev()
+            .skip_while(|segment| flushed < segment.end())
+        {
+            if !segment.is_mapped() {
+                break;
+            }
+            // Should the descriptor not be had twice, the map just stays until the log is closed.
+            if let Ok(unmapped) = segment.unmapped() {
+                *segment = Arc::new(unmapped);
+            }
+        }
+    }
+}

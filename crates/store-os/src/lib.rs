@@ -1,0 +1,49 @@
+//! The acting half of a commit log in Apache RocketMQ's on-disk format, for Linux.
+//!
+//! [`Log`] owns a store directory: it places records, brings them to the page cache and to the
+//! device when its flush strategy says so, tells producers what the strategy promises, and reads
+//! records back. Which strategies exist it does not know: [`Log::open`] takes any
+//! [`FlushStrategy`](store_core::FlushStrategy).
+//!
+//! What it promises (`docs/DURABILITY.md` has the reasons):
+//!
+//! - `flushed` moves only after a sync call that covered the bytes returned success.
+//! - The first failed write or sync poisons the log: every waiter fails, every later append is
+//!   refused with that first error, and nothing is tried again. Reopening runs recovery.
+//! - Space is allocated before a segment takes appends, so a full disk is an error value.
+//! - No sync runs under the append lock.
+#![deny(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+mod allocator;
+mod append;
+mod clock;
+mod cursor;
+mod directory;
+mod driver;
+mod error;
+mod faults;
+mod flush;
+mod log;
+mod map;
+mod options;
+mod progress;
+mod recovery;
+mod segment;
+mod shared;
+mod signal;
+mod ticket;
+mod turn;
+
+pub use append::{Appended, Queue};
+pub use clock::monotonic;
+pub use cursor::Cursor;
+pub use error::{AckError, AppendError, CloseError, Error, Op, OpenError, Poison, ReadError};
+#[doc(hidden)]
+pub use faults::{Call, Faults};
+pub use log::Log;
+#[doc(hidden)]
+pub use options::Hidden;
+pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
+pub use recovery::Recovery;
+pub use ticket::Ticket;

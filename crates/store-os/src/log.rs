@@ -1,0 +1,399 @@
+//! A commit log: opened, appended to, read, closed.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use store_core::{
+    AckAt, FlushStrategy, Lane, LogOffset, Message, QueueId, TopicError, Wait, Watermarks,
+};
+
+use crate::append::{Appended, Queue, Queues, Sink, Tail};
+use crate::cursor::Cursor;
+use crate::directory::Directory;
+use crate::driver::commit_in_append;
+use crate::error::{AckError, AppendError, CloseError, Error, Op, OpenError};
+use crate::map::ring;
+use crate::options::{Io, LogOptions};
+use crate::progress::Progress;
+use crate::recovery::{Recovered, Recovery, recover};
+use crate::shared::{Answers, LaneState, Mark, Shared};
+use crate::ticket::Ticket;
+
+/// A commit log on a store directory, with the threads that flush it.
+///
+/// All methods take `&self` and may be called from any thread. Dropping a log drains it like
+/// [`close`](Self::close), but cannot say what went wrong.
+///
+/// # Examples
+///
+/// ```
+/// use group_commit::GroupCommit;
+/// use store_core::{Message, QueueId, Wait};
+/// use store_os::{Log, LogOptions};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let segment_size = store_core::SegmentSize::new(1 << 20)?;
+/// # let max_message_bytes = 64 << 10;
+/// let options = LogOptions { segment_size, max_message_bytes, ..LogOptions::default() };
+/// let log = Log::open(directory.path(), options, GroupCommit::default())?;
+/// let queue = log.queue(b"orders", QueueId::new(0))?;
+/// let message = Message { body: b"one espresso", ..Message::default() };
+/// let appended = log.append_and_wait(&queue, &message, Wait::Yes)?.expect("flushed");
+/// assert!(log.marks().flushed() >= appended.end());
+/// log.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    recovery: Recovery,
+    lanes: Vec<JoinHandle<()>>,
+    helpers: Vec<JoinHandle<()>>,
+}
+
+static LOGS: AtomicU64 = AtomicU64::new(0);
+
+impl Log {
+    /// Opens the store in `root`, which is made if it is missing, and recovers what is in it.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it, the options contradict each other, something in it is not
+    /// understood, a bad record has valid ones behind it, or the system refuses. A torn tail is cut,
+    /// nothing else is changed.
+    pub fn open(
+        root: &Path,
+        options: LogOptions,
+        strategy: impl FlushStrategy + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        options.check()?;
+        let answers = Answers::of(&strategy);
+        if options.io == Io::Mapped && strategy.uses(Lane::Commit) {
+            return Err(OpenError::Options {
+                reason: "a strategy with a commit lane needs Io::Positioned: mapped bytes are \
+                         committed at once"
+                    .into(),
+            });
+        }
+        let directory = Directory::own(root)?;
+        let id = LOGS.fetch_add(1, Ordering::Relaxed);
+        let queues = Queues::default();
+        let recovered = recover(&directory, &options, |topic, queue, offset| {
+            queues.found(id, topic, queue, offset);
+        })?;
+        directory.mark_in_use()?;
+        let recovery = recovered.report;
+        let shared = build(
+            id,
+            directory,
+            options,
+            answers,
+            Box::new(strategy),
+            queues,
+            recovered,
+        )?;
+        let mut log = Self {
+            shared: Arc::new(shared),
+            recovery,
+            lanes: Vec::new(),
+            helpers: Vec::new(),
+        };
+        log.spawn_threads()?;
+        Ok(log)
+    }
+
+    fn spawn_threads(&mut self) -> Result<(), Error> {
+        let answers = self.shared.answers;
+        let shared = Arc::clone(&self.shared);
+        self.lanes
+            .push(self.spawn("flush", move || shared.drive(Lane::Flush))?);
+        if answers.uses_commit {
+            let shared = Arc::clone(&self.shared);
+            self.lanes
+                .push(self.spawn("commit", move || shared.drive(Lane::Commit))?);
+        }
+        let shared = Arc::clone(&self.shared);
+        self.helpers
+            .push(self.spawn("allocate", move || shared.allocate_ahead())?);
+        if answers.timeout.is_some() {
+            let shared = Arc::clone(&self.shared);
+            self.helpers
+                .push(self.spawn("deadlines", move || shared.keep_deadlines())?);
+        }
+        Ok(())
+    }
+
+    fn spawn(
+        &self,
+        name: &str,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Result<JoinHandle<()>, Error> {
+        let path = self.shared.directory.segments();
+        thread::Builder::new()
+            .name(format!("log-{name}"))
+            .spawn(run)
+            .map_err(|error| Error::from_std(Op::Spawn, path, &error))
+    }
+
+    /// What opening found.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// The handle for a queue, which begins to exist with its first message.
+    ///
+    /// # Errors
+    ///
+    /// If the topic is empty, too long or not UTF-8.
+    pub fn queue(&self, topic: &[u8], id: QueueId) -> Result<Queue, TopicError> {
+        self.shared.queues.handle(self.shared.id, topic, id)
+    }
+
+    /// Places a message at the end of the log. Its ticket tells when the strategy's promise holds.
+    ///
+    /// Blocks only while the next segment or staging space is missing, at most
+    /// [`LogOptions::append_timeout`]; never for a sync.
+    ///
+    /// # Errors
+    ///
+    /// Nothing of the message is in the log then; see [`AppendError`] for what to do.
+    pub fn append(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        wait: Wait,
+    ) -> Result<Ticket, AppendError> {
+        let appended = self.shared.append(queue, message, wait)?;
+        self.shared.wake_for_append(wait);
+        self.ticket(appended, wait)
+    }
+
+    /// Places a message at the end of the log and blocks until the strategy's promise holds for it.
+    ///
+    /// For a producer that has nothing else to do this is faster than [`append`](Self::append) and
+    /// [`Ticket::wait`]: if no sync is under way, the calling thread runs it. The strategy's
+    /// deadline cannot end a sync that the calling thread itself is in.
+    ///
+    /// # Errors
+    ///
+    /// Outside: the message is not in the log. Inside: it is, but not acknowledged.
+    pub fn append_and_wait(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        wait: Wait,
+    ) -> Result<Result<Appended, AckError>, AppendError> {
+        if self.shared.answers.ack(wait) != AckAt::Flushed {
+            return Ok(self.append(queue, message, wait)?.wait());
+        }
+        let appended = self.shared.append(queue, message, wait)?;
+        self.shared.note(Lane::Flush);
+        Ok(self.ticket(appended, wait)?.wait_leading())
+    }
+
+    fn ticket(&self, appended: Appended, wait: Wait) -> Result<Ticket, AppendError> {
+        match self.shared.answers.ack(wait) {
+            AckAt::Committed => {
+                let end = appended.end();
+                if commit_in_append(&self.shared, end).is_err() {
+                    let poison = self
+                        .shared
+                        .progress
+                        .poison()
+                        .expect("a failed commit poisons");
+                    return Err(poison.clone().into());
+                }
+                Ok(Ticket::ready(appended))
+            }
+            AckAt::Flushed => Ok(Ticket::flushing(Arc::clone(&self.shared), appended)),
+            AckAt::Wrote => Ok(Ticket::ready(appended)),
+        }
+    }
+
+    /// Records appended since opening.
+    pub fn appended(&self) -> u64 {
+        self.shared.tail().records
+    }
+
+    /// Blocks until the segment that comes next is ready, at most `limit`; whether it is.
+    ///
+    /// Appends wait for a segment by themselves; this is for who wants none of them to.
+    pub fn wait_for_segment(&self, limit: Duration) -> bool {
+        let tail = self.shared.tail();
+        let waited = self
+            .shared
+            .room
+            .wait_timeout_while(tail, limit, |tail| tail.next.is_none());
+        waited
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+            .next
+            .is_some()
+    }
+
+    /// The three marks now.
+    pub fn marks(&self) -> Watermarks {
+        self.shared.marks()
+    }
+
+    /// Where records become readable: the mark that the strategy acknowledges at.
+    pub fn readable(&self) -> LogOffset {
+        self.shared.readable()
+    }
+
+    /// Reads from `at` on; `at` must be a record's first byte, such as [`Recovery::start`] or what
+    /// an append gave.
+    pub fn cursor(&self, at: LogOffset) -> Cursor {
+        Cursor::new(Arc::clone(&self.shared), at)
+    }
+
+    /// Refuses further appends, makes everything durable, and gives the directory back.
+    ///
+    /// # Errors
+    ///
+    /// What could not be made durable, and why.
+    pub fn close(mut self) -> Result<(), CloseError> {
+        self.shut_down()
+    }
+
+    /// Stops without making anything durable, as a crash of the process would: staged bytes are
+    /// gone, and the next open recovers.
+    pub fn abandon(mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.stop_threads();
+        self.shared.directory.release();
+    }
+
+    fn shut_down(&mut self) -> Result<(), CloseError> {
+        self.stop_threads();
+        let result = self.clean_up();
+        self.shared.directory.release();
+        result
+    }
+
+    /// Drains the lanes and ends every thread.
+    fn stop_threads(&mut self) {
+        let shared = &self.shared;
+        shared.tail().closed = true;
+        shared.room.notify_all();
+        shared.draining.store(true, Ordering::SeqCst);
+        for lane in Lane::ALL {
+            shared.wake(lane);
+        }
+        for lane in self.lanes.drain(..) {
+            join(lane);
+        }
+        shared.stop.store(true, Ordering::SeqCst);
+        shared.allocator.notify();
+        shared.progress.stop();
+        for helper in self.helpers.drain(..) {
+            join(helper);
+        }
+    }
+
+    fn clean_up(&self) -> Result<(), CloseError> {
+        let shared = &self.shared;
+        let unused = shared.tail().next.take();
+        let marks = shared.marks();
+        if let Some(poison) = shared.progress.poison() {
+            let (flushed, wrote) = (marks.flushed(), marks.wrote());
+            return Err(CloseError::Poisoned {
+                flushed,
+                wrote,
+                poison: poison.clone(),
+            });
+        }
+        if marks.flushed() < marks.wrote() {
+            let (flushed, wrote) = (marks.flushed(), marks.wrote());
+            return Err(CloseError::Unflushed { flushed, wrote });
+        }
+        if let Some(ready) = unused {
+            let path = ready.segment.path();
+            std::fs::remove_file(path)
+                .map_err(|error| CloseError::System(Error::from_std(Op::Remove, path, &error)))?;
+        }
+        shared.directory.mark_closed().map_err(CloseError::System)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !self.lanes.is_empty() {
+            // Nobody is left to tell. What was acknowledged as durable is durable already.
+            let _ = self.shut_down();
+        }
+    }
+}
+
+/// A panic in one of the log's threads is a bug of ours: pass it on.
+fn join(thread: JoinHandle<()>) {
+    if let Err(panic) = thread.join()
+        && !thread::panicking()
+    {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn build(
+    id: u64,
+    directory: Directory,
+    options: LogOptions,
+    answers: Answers,
+    strategy: Box<dyn FlushStrategy + Send>,
+    queues: Queues,
+    recovered: Recovered,
+) -> Result<Shared, Error> {
+    let end = recovered.report.end;
+    let (sink, staged) = match options.io {
+        Io::Mapped => (Sink::Mapped(recovered.writer), None),
+        Io::Positioned => {
+            let (writer, reader) = ring(options.staging_bytes, end.get())
+                .map_err(|error| Error::from_std(Op::Map, directory.segments(), &error))?;
+            (Sink::Staged(writer), Some(Mutex::new(reader)))
+        }
+    };
+    let segments: VecDeque<_> = recovered.segments.into();
+    let active = segments.back().filter(|_| recovered.has_active).cloned();
+    let tail = Tail {
+        wrote: end,
+        records: 0,
+        wanted_records: 0,
+        wanted: LogOffset::ZERO,
+        waiting_since: None,
+        active,
+        next: None,
+        attempts: 0,
+        refused: None,
+        sink,
+        last_store: recovered.last_store,
+        closed: false,
+    };
+    Ok(Shared {
+        id,
+        options,
+        directory,
+        answers,
+        strategy: Mutex::new(strategy),
+        tail: Mutex::new(tail),
+        room: Condvar::new(),
+        blocked: AtomicU64::new(0),
+        progress: Progress::new(end),
+        lanes: [LaneState::default(), LaneState::default()],
+        staged,
+        committed: Mutex::new(Mark {
+            offset: end,
+            ..Mark::default()
+        }),
+        segments: Mutex::new(segments),
+        flushed_wanted: AtomicU64::new(0),
+        queues,
+        allocator: crate::signal::Signal::default(),
+        stop: AtomicBool::new(false),
+        draining: AtomicBool::new(false),
+        next_ticket: AtomicU64::new(0),
+    })
+}

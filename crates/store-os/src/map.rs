@@ -1,0 +1,314 @@
+//! Mapped memory: the only unsafe code of the project.
+//!
+//! Two things are mapped, a segment's file and the staging memory, and both are written by one
+//! handle that exists once ([`Writer`]) and is never cloned. Bytes of a mapped *file* are never
+//! lent out as a slice: other processes could change them. Bytes of the *staging memory* are lent
+//! out by [`Reader`], and only those that the writer cannot touch meanwhile.
+#![expect(
+    unsafe_code,
+    reason = "stores to mapped memory, and slices of anonymous memory"
+)]
+
+use std::fs::File;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
+
+/// A segment's file in memory, shared with the page cache.
+#[derive(Clone, Debug)]
+pub(crate) struct FileMap {
+    raw: Arc<MmapRaw>,
+}
+
+impl FileMap {
+    /// Maps the first `len` bytes of `file` and gives the map with its only writer:
+    /// `mmap(MAP_SHARED)`.
+    ///
+    /// Whoever truncates the file while it is mapped makes stores die with SIGBUS: the store's
+    /// `lock` file is what keeps others away. Its blocks are allocated before, so that a full disk
+    /// cannot.
+    pub(crate) fn new(file: &File, len: usize) -> io::Result<(Self, FileWriter)> {
+        let raw = Arc::new(MmapOptions::new().len(len).map_raw(file)?);
+        Ok((
+            Self {
+                raw: Arc::clone(&raw),
+            },
+            FileWriter { raw },
+        ))
+    }
+
+    /// Faults all pages in for writing, so that no append has to: `MADV_POPULATE_WRITE`.
+    ///
+    /// Kernels before 5.14 refuse; then the first store to each page faults, and nothing is lost.
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        self.raw.advise(Advice::PopulateWrite)
+    }
+
+    /// Blocks until the pages of `start..end` are on the device: `msync(MS_SYNC)`.
+    pub(crate) fn sync(&self, start: usize, end: usize) -> io::Result<()> {
+        self.raw.flush_range(start, end - start)
+    }
+}
+
+/// The only handle that stores into a mapped file.
+///
+/// Invariant: there is one per map. `&mut self` therefore excludes every other store through it.
+#[derive(Debug)]
+pub(crate) struct FileWriter {
+    raw: Arc<MmapRaw>,
+}
+
+impl FileWriter {
+    /// Stores `bytes` at `at`.
+    ///
+    /// # Panics
+    ///
+    /// If they do not fit the map.
+    pub(crate) fn store(&mut self, at: usize, bytes: &[u8]) {
+        let end = at.checked_add(bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= self.raw.len()),
+            "{} bytes at {at} exceed a map of {}",
+            bytes.len(),
+            self.raw.len()
+        );
+        // SAFETY: `at` is within the mapping, as just asserted, so the pointer stays inside it.
+        let target = unsafe { self.raw.as_mut_ptr().add(at) };
+        // SAFETY: `target..target + len` lies within one live mapping that is readable and
+        // writable. `bytes` cannot overlap it, because no reference into a file map is ever made.
+        // By the type's invariant no other thread of this process stores to it now.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+    }
+}
+
+/// Anonymous memory used as a ring: positions count up for ever, the place is their remainder.
+///
+/// Invariant: `released ≤ stored ≤ released + capacity`. The writer alone moves `stored` up and
+/// stores only into places of positions at or above it; the reader alone moves `released` and
+/// lends only places of positions between the two. So the two never touch the same byte.
+#[derive(Debug)]
+struct Ring {
+    raw: MmapRaw,
+    capacity: u64,
+    released: AtomicU64,
+    stored: AtomicU64,
+}
+
+/// Makes a ring of `capacity` bytes whose positions begin at `start`, all pages faulted in.
+pub(crate) fn ring(capacity: u64, start: u64) -> io::Result<(Writer, Reader)> {
+    let len = usize::try_from(capacity).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let memory: MmapMut = MmapOptions::new().len(len).map_anon()?;
+    let raw = MmapRaw::from(memory);
+    // Refused by kernels before 5.14; the first lap then faults its pages itself.
+    let _ = raw.advise(Advice::PopulateWrite);
+    let ring = Arc::new(Ring {
+        raw,
+        capacity,
+        released: AtomicU64::new(start),
+        stored: AtomicU64::new(start),
+    });
+    Ok((
+        Writer {
+            ring: Arc::clone(&ring),
+        },
+        Reader { ring },
+    ))
+}
+
+impl Ring {
+    /// The one or two pieces that `len` bytes from `position` on take: place and length of each.
+    fn pieces(&self, position: u64, len: u64) -> [(usize, usize); 2] {
+        let place = position % self.capacity;
+        let first = len.min(self.capacity - place);
+        let size = |bytes: u64| usize::try_from(bytes).expect("the capacity fits usize");
+        [(size(place), size(first)), (0, size(len - first))]
+    }
+}
+
+/// The ring's only writer.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    ring: Arc<Ring>,
+}
+
+impl Writer {
+    /// Bytes that can be stored now.
+    pub(crate) fn free(&self) -> u64 {
+        let used = self.stored() - self.ring.released.load(Ordering::Acquire);
+        self.ring.capacity - used
+    }
+
+    /// The position behind the last byte stored.
+    pub(crate) fn stored(&self) -> u64 {
+        self.ring.stored.load(Ordering::Relaxed)
+    }
+
+    /// Stores `bytes` behind those stored before.
+    ///
+    /// # Panics
+    ///
+    /// If they exceed [`free`](Self::free).
+    pub(crate) fn store(&mut self, bytes: &[u8]) {
+        let len = store_core::length_u64(bytes.len());
+        assert!(
+            len <= self.free(),
+            "{len} bytes exceed the {} that are free",
+            self.free()
+        );
+        let position = self.stored();
+        let mut rest = bytes;
+        for (place, size) in self.ring.pieces(position, len) {
+            let (piece, behind) = rest.split_at(size);
+            rest = behind;
+            // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
+            let target = unsafe { self.ring.raw.as_mut_ptr().add(place) };
+            // SAFETY: The target lies within one live writable mapping. By `Ring`'s invariant the
+            // reader lends none of these places, and `&mut self` excludes another store. `piece`
+            // can overlap the target only if it was lent by the reader, which the same rules out.
+            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), target, size) };
+        }
+        self.ring.stored.store(position + len, Ordering::Release);
+    }
+
+    /// Copies what stands at `position` into `out`; `false` if that is not in the ring any more, or
+    /// not yet.
+    pub(crate) fn read_back(&self, position: u64, out: &mut [u8]) -> bool {
+        let len = store_core::length_u64(out.len());
+        let stored = self.stored();
+        let kept = position
+            .checked_add(self.ring.capacity)
+            .is_some_and(|limit| limit >= stored);
+        if !kept || position.checked_add(len).is_none_or(|end| end > stored) {
+            return false;
+        }
+        let mut rest = out;
+        for (place, size) in self.ring.pieces(position, len) {
+            let (piece, behind) = rest.split_at_mut(size);
+            rest = behind;
+            // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
+            let source = unsafe { self.ring.raw.as_ptr().add(place) };
+            // SAFETY: The source lies within one live readable mapping; only the writer, which is
+            // borrowed here, ever stores to it. `piece` is the caller's own memory.
+            unsafe { ptr::copy_nonoverlapping(source, piece.as_mut_ptr(), size) };
+        }
+        true
+    }
+}
+
+/// The ring's only reader.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    ring: Arc<Ring>,
+}
+
+impl Reader {
+    /// The bytes of `from..to`, in order, as two slices of which the second is often empty.
+    ///
+    /// # Panics
+    ///
+    /// If they are not all stored, or not all unreleased.
+    pub(crate) fn slices(&self, from: u64, to: u64) -> [&[u8]; 2] {
+        let released = self.ring.released.load(Ordering::Relaxed);
+        let stored = self.ring.stored.load(Ordering::Acquire);
+        assert!(
+            released <= from && from <= to && to <= stored,
+            "released {released} ≤ {from} ≤ {to} ≤ stored {stored} does not hold"
+        );
+        self.ring.pieces(from, to - from).map(|(place, size)| {
+            // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
+            let start = unsafe { self.ring.raw.as_ptr().add(place) };
+            // SAFETY: The range lies within one live mapping whose bytes are initialised (anonymous
+            // memory is zero). By `Ring`'s invariant the writer stores to none of these places until
+            // `release` lets it, and that takes `&mut self`, which ends this borrow.
+            unsafe { std::slice::from_raw_parts(start, size) }
+        })
+    }
+
+    /// Gives the places below `upto` back to the writer.
+    ///
+    /// # Panics
+    ///
+    /// If `upto` goes back or lies beyond what is stored.
+    pub(crate) fn release(&mut self, upto: u64) {
+        let released = self.ring.released.load(Ordering::Relaxed);
+        let stored = self.ring.stored.load(Ordering::Acquire);
+        assert!(
+            released <= upto && upto <= stored,
+            "released {released} ≤ {upto} ≤ stored {stored} does not hold"
+        );
+        self.ring.released.store(upto, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn bytes_cross_the_ring_in_order_while_both_sides_work() {
+        let (mut writer, mut reader) = ring(4096, 1_000_003).unwrap();
+        let total: u64 = 300_000;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut next: u64 = 0;
+                while next < total {
+                    let len = writer.free().min(total - next).min(1 + next % 700);
+                    let bytes: Vec<u8> = (next..next + len).map(byte).collect();
+                    writer.store(&bytes);
+                    next += len;
+                }
+            });
+            let mut at = 1_000_003;
+            while at < 1_000_003 + total {
+                let stored = reader.ring.stored.load(Ordering::Acquire);
+                let upto = stored.min(at + 1000);
+                let found: Vec<u8> = reader.slices(at, upto).concat();
+                let expect: Vec<u8> = (at..upto).map(|n| byte(n - 1_000_003)).collect();
+                assert_eq!(found, expect);
+                reader.release(upto);
+                at = upto;
+            }
+        });
+    }
+
+    fn byte(n: u64) -> u8 {
+        u8::try_from(n * 7 % 251).unwrap()
+    }
+
+    #[test]
+    fn the_writer_reads_back_what_is_still_there() {
+        let (mut writer, mut reader) = ring(8192, 0).unwrap();
+        writer.store(&[1; 6000]);
+        reader.release(6000);
+        writer.store(&[2; 5000]);
+        let mut out = [0; 4];
+        assert!(writer.read_back(5998, &mut out));
+        assert_eq!(out, [1, 1, 2, 2]);
+        assert!(!writer.read_back(2000, &mut out), "overwritten");
+        assert!(!writer.read_back(10_998, &mut out), "not written yet");
+    }
+
+    #[test]
+    #[should_panic(expected = "exceed the 96 that are free")]
+    fn a_store_into_a_full_ring_stops_the_program() {
+        let (mut writer, _reader) = ring(4096, 0).unwrap();
+        writer.store(&[0; 4000]);
+        writer.store(&[0; 97]);
+    }
+
+    #[test]
+    fn stores_to_a_mapped_file_reach_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let (map, mut writer) = FileMap::new(&file, 8192).unwrap();
+        writer.store(4090, b"across pages");
+        map.sync(4090, 4102).unwrap();
+        let mut found = [0; 12];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 4090).unwrap();
+        assert_eq!(&found, b"across pages");
+    }
+}

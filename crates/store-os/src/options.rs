@@ -1,0 +1,168 @@
+//! How a log is laid out and written, and who is told what it does.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store_core::{LogOffset, Nanos, SegmentSize};
+
+use crate::error::OpenError;
+use crate::faults::Injected;
+
+/// How appended bytes reach the page cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Io {
+    /// Stores into a mapping of the segment: written is committed at once. For timed flushes.
+    Mapped,
+    /// Stores into a staging buffer, which `pwrite` brings to the page cache: for group commit
+    /// before each sync, for staged commits at their interval, and otherwise in the append.
+    Positioned,
+}
+
+/// How a segment's space is made sure of before it takes appends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Preallocate {
+    /// `fallocate`: blocks are reserved but not written. A sync must also turn them to written.
+    Fallocate,
+    /// `fallocate`, then zeroes: the disk is written twice, and a sync writes data alone.
+    Zero,
+}
+
+/// Options of a log; [`Default`] is RocketMQ's layout.
+///
+/// `#[non_exhaustive]` in effect: make one with `LogOptions { …, ..LogOptions::default() }`.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// Size of each segment (`mappedFileSizeCommitLog`); a log keeps the one it was made with.
+    pub segment_size: SegmentSize,
+    /// How appends reach the page cache.
+    pub io: Io,
+    /// How segments are made ready.
+    pub preallocate: Preallocate,
+    /// Whether a mapped segment's pages are faulted in before it takes appends.
+    pub prefault: bool,
+    /// Size of the staging buffer with [`Io::Positioned`], in bytes. Full, it makes appends wait.
+    pub staging_bytes: u64,
+    /// Longest body accepted, in bytes (`maxMessageSize`).
+    pub max_message_bytes: usize,
+    /// How long an append waits at most for a segment or for staging space.
+    pub append_timeout: Duration,
+    /// Told of every commit and flush; must be quick, it is called by the lanes.
+    pub observer: Option<Arc<dyn Observer>>,
+    #[doc(hidden)]
+    pub faults: Hidden,
+}
+
+/// Faults for tests; nothing else can make one that does anything.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Hidden(pub(crate) Injected);
+
+#[cfg(feature = "_faults")]
+impl Hidden {
+    /// Faults that `faults` decides on.
+    pub fn new(faults: Arc<dyn crate::Faults>) -> Self {
+        Self(Injected {
+            faults: Some(faults),
+        })
+    }
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_size: SegmentSize::ROCKETMQ_DEFAULT,
+            io: Io::Mapped,
+            preallocate: Preallocate::Fallocate,
+            prefault: true,
+            staging_bytes: 64 << 20,
+            max_message_bytes: 4 << 20,
+            append_timeout: Duration::from_secs(5),
+            observer: None,
+            faults: Hidden::default(),
+        }
+    }
+}
+
+impl LogOptions {
+    /// The longest record that these options let in, in bytes (`maxMessageSize` + 64 KiB).
+    pub(crate) fn max_record_len(&self) -> u64 {
+        let beside_body = 64 << 10;
+        let by_message = store_core::length_u64(self.max_message_bytes).saturating_add(beside_body);
+        by_message.min(u64::from(self.segment_size.max_record_len()))
+    }
+
+    /// Checks what the types cannot.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        // A roll takes a blank that is shorter than the record behind it, and the record.
+        let needed = 2 * self.max_record_len() + 8;
+        if self.io == Io::Positioned && self.staging_bytes < needed {
+            return Err(OpenError::Options {
+                reason: format!(
+                    "staging_bytes is {}, but a message of max_message_bytes {} needs {needed}",
+                    self.staging_bytes, self.max_message_bytes
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// `append_timeout` for arithmetic with the monotonic clock.
+    pub(crate) fn append_timeout(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.append_timeout.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Debug for LogOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogOptions")
+            .field("segment_size", &self.segment_size)
+            .field("io", &self.io)
+            .field("preallocate", &self.preallocate)
+            .field("prefault", &self.prefault)
+            .field("staging_bytes", &self.staging_bytes)
+            .field("max_message_bytes", &self.max_message_bytes)
+            .field("append_timeout", &self.append_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Told what the lanes do, as it ends.
+pub trait Observer: Send + Sync {
+    /// Staged bytes reached the page cache.
+    fn on_commit(&self, event: &CommitEvent);
+    /// Bytes became durable.
+    fn on_flush(&self, event: &FlushEvent);
+}
+
+/// One move of staged bytes to the page cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CommitEvent {
+    /// When it began, on [`monotonic`](crate::monotonic)'s clock.
+    pub started: Nanos,
+    /// When `committed` moved.
+    pub ended: Nanos,
+    /// Where `committed` was.
+    pub from: LogOffset,
+    /// Where `committed` is now.
+    pub upto: LogOffset,
+    /// Records appended since opening that end at or before `upto`.
+    pub records: u64,
+}
+
+/// One sync.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FlushEvent {
+    /// When the first sync call began, on [`monotonic`](crate::monotonic)'s clock.
+    pub started: Nanos,
+    /// When `flushed` moved.
+    pub ended: Nanos,
+    /// Where `flushed` was.
+    pub from: LogOffset,
+    /// Where `flushed` is now.
+    pub upto: LogOffset,
+    /// Records appended since opening that end at or before `upto`.
+    pub records: u64,
+    /// Sync calls made: one for each segment that the range touches.
+    pub syncs: u32,
+}

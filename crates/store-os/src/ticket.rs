@@ -1,0 +1,146 @@
+//! An appended record on its way to its acknowledgement: a blocking wait, or a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use store_core::Nanos;
+
+use crate::append::Appended;
+use crate::clock::monotonic;
+use crate::error::AckError;
+use crate::shared::Shared;
+
+/// A record in the log whose producer has not been told "ok" yet.
+///
+/// [`wait`](Self::wait) blocks; awaiting it does not, and needs no particular executor. Either ends
+/// once, when the strategy's promise holds for the record, the log fails or is closed, or the
+/// strategy's deadline passes. Dropping a ticket changes nothing: the record is in the log.
+#[must_use = "the record is durable only when its ticket says so"]
+#[derive(Debug)]
+pub struct Ticket {
+    appended: Appended,
+    /// What is still to be waited for: nothing, or a flush.
+    pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    shared: Arc<Shared>,
+    deadline: Option<Nanos>,
+    /// Names this ticket among the futures that wait; `None` until polled.
+    registered: Option<u64>,
+}
+
+impl Ticket {
+    /// A ticket for a record whose promise already holds.
+    pub(crate) fn ready(appended: Appended) -> Self {
+        Self {
+            appended,
+            pending: None,
+        }
+    }
+
+    /// A ticket for a record that is to be flushed.
+    pub(crate) fn flushing(shared: Arc<Shared>, appended: Appended) -> Self {
+        let deadline = shared
+            .answers
+            .timeout
+            .map(|timeout| monotonic().after(timeout));
+        Self {
+            appended,
+            pending: Some(Pending {
+                shared,
+                deadline,
+                registered: None,
+            }),
+        }
+    }
+
+    /// Where the record went.
+    pub fn appended(&self) -> Appended {
+        self.appended
+    }
+
+    /// Whether waiting would return at once.
+    pub fn is_done(&self) -> bool {
+        self.pending.as_ref().is_none_or(|pending| {
+            pending
+                .shared
+                .progress
+                .outcome(self.appended.end())
+                .is_some()
+        })
+    }
+
+    /// Blocks until the record is acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::FlushTimedOut`] at the strategy's deadline, however long a sync takes;
+    /// [`AckError::Poisoned`] if a write or sync failed; [`AckError::Closed`] if the log went away.
+    /// The record is in the log in every case.
+    pub fn wait(self) -> Result<Appended, AckError> {
+        if let Some(pending) = &self.pending {
+            pending
+                .shared
+                .progress
+                .wait(self.appended.end(), pending.deadline)?;
+        }
+        Ok(self.appended)
+    }
+
+    /// Blocks as [`wait`](Self::wait) does, but flushes itself if no flush is under way.
+    pub(crate) fn wait_leading(self) -> Result<Appended, AckError> {
+        if let Some(pending) = &self.pending {
+            pending.shared.lead();
+        }
+        self.wait()
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Appended, AckError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let appended = self.appended;
+        let Some(pending) = &mut self.pending else {
+            return Poll::Ready(Ok(appended));
+        };
+        let progress = &pending.shared.progress;
+        let end = appended.end();
+        if let Some(outcome) = progress.outcome(end) {
+            return Poll::Ready(outcome.map(|()| appended));
+        }
+        let ticket = *pending
+            .registered
+            .get_or_insert_with(|| pending.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
+        progress.register(ticket, end, pending.deadline, context.waker());
+        // What happened before the registration woke nobody: look again.
+        if let Some(outcome) = progress.outcome(end) {
+            return Poll::Ready(outcome.map(|()| appended));
+        }
+        if pending
+            .deadline
+            .is_some_and(|deadline| deadline <= monotonic())
+        {
+            return Poll::Ready(Err(AckError::FlushTimedOut));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(Pending {
+            shared,
+            registered: Some(ticket),
+            ..
+        }) = &self.pending
+        {
+            shared.progress.unregister(*ticket);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What the disk can do to a log: fail, fill up, be slow. Every error path has a test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use group_commit::{Config, GroupCommit};
+use rustix::io::Errno;
+use store_core::{Message, Nanos, Wait};
+use store_os::{AckError, AppendError, Call, CloseError, Io, Log, LogOptions, Op};
+
+use crate::support::{
+    Injector, Kind, body, eventually, flushed_past, put, queue, read_all, small, with_faults,
+};
+
+/// Opens a log, appends one record durably, and makes the next calls of a kind fail.
+fn failing(kind: Kind, root: &std::path::Path, call: Call) -> (Log, Arc<Injector>) {
+    let injector = Injector::new();
+    let log = kind.open(root, with_faults(small(), &injector));
+    let first = put(&log, &queue(&log, "T"), b"first");
+    eventually("first record flushed", || {
+        // Fewer than four pages wait for RocketMQ's thorough interval; fill them up.
+        put(&log, &queue(&log, "T"), &body(1499));
+        flushed_past(&log, first.end())
+    });
+    injector.fail(call, Errno::IO);
+    (log, injector)
+}
+
+#[test]
+fn a_failed_sync_is_final_under_every_strategy() {
+    for kind in Kind::ALL {
+        let root = tempfile::tempdir().unwrap();
+        let (log, injector) = failing(kind, root.path(), Call::Sync);
+        let handle = queue(&log, "T");
+        let message = Message {
+            body: &[7; 5000],
+            ..Message::default()
+        };
+        let poison = loop {
+            match log.append_and_wait(&handle, &message, Wait::Yes) {
+                Ok(Ok(appended)) => assert!(
+                    !matches!(kind, Kind::Sync(_)),
+                    "{kind:?}: acknowledged {appended:?} after a failed sync"
+                ),
+                Ok(Err(AckError::Poisoned(poison))) | Err(AppendError::Poisoned(poison)) => {
+                    break poison;
+                }
+                other => panic!("{kind:?}: {other:?}"),
+            }
+        };
+        assert_eq!(
+            (poison.first.op, poison.first.source),
+            (Op::Sync, Errno::IO),
+            "{kind:?}"
+        );
+        let flushed = log.marks().flushed();
+        let syncs = injector.count(Call::Sync);
+        injector.heal();
+        for _ in 0..3 {
+            let refused = log
+                .append(&handle, &message, Wait::Yes)
+                .map(|_| ())
+                .unwrap_err();
+            assert_eq!(refused, AppendError::Poisoned(poison.clone()), "{kind:?}");
+        }
+        assert_eq!(
+            log.marks().flushed(),
+            flushed,
+            "{kind:?}: flushed is frozen"
+        );
+        let wrote = log.marks().wrote();
+        assert_eq!(
+            log.close(),
+            Err(CloseError::Poisoned {
+                flushed,
+                wrote,
+                poison
+            }),
+            "{kind:?}"
+        );
+        assert_eq!(
+            injector.count(Call::Sync),
+            syncs,
+            "{kind:?}: a sync was tried again"
+        );
+        let reopened = kind.open(root.path(), small());
+        assert!(reopened.recovery().end >= flushed, "{kind:?}");
+        assert!(reopened.recovery().unclean, "{kind:?}");
+        put(&reopened, &queue(&reopened, "T"), b"goes on");
+    }
+}
+
+#[test]
+fn a_failed_write_is_final_too() {
+    for kind in [
+        Kind::Sync(Io::Positioned),
+        Kind::Timed(Io::Positioned),
+        Kind::Staged,
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let (log, _injector) = failing(kind, root.path(), Call::Write);
+        let handle = queue(&log, "T");
+        let message = Message {
+            body: &[7; 5000],
+            ..Message::default()
+        };
+        eventually("poisoned", || {
+            log.append(&handle, &message, Wait::No).is_err()
+        });
+        let refused = log
+            .append(&handle, &message, Wait::No)
+            .map(|_| ())
+            .unwrap_err();
+        let AppendError::Poisoned(poison) = refused else {
+            panic!("{kind:?}: {refused:?}")
+        };
+        assert_eq!(
+            (poison.first.op, poison.first.source),
+            (Op::Write, Errno::IO),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_the_append_that_needs_a_segment_and_nothing_else() {
+    for kind in Kind::ALL {
+        let root = tempfile::tempdir().unwrap();
+        let injector = Injector::new();
+        let log = kind.open(root.path(), with_faults(small(), &injector));
+        let handle = queue(&log, "T");
+        put(&log, &handle, &body(0));
+        // The first segment and the one ahead of it are there by now, or will be.
+        eventually("one segment ahead", || injector.count(Call::Allocate) >= 2);
+        injector.fail(Call::Allocate, Errno::NOSPC);
+        let message = Message {
+            body: &[7; 5000],
+            ..Message::default()
+        };
+        let mut placed = 1_u64;
+        let refused = loop {
+            match log.append_and_wait(&handle, &message, Wait::Yes) {
+                Ok(acknowledged) => {
+                    acknowledged.unwrap();
+                    placed += 1;
+                }
+                Err(error) => break error,
+            }
+        };
+        let AppendError::Segment(error) = refused else {
+            panic!("{kind:?}: {refused:?}")
+        };
+        assert_eq!(error.op, Op::Allocate { bytes: 16 << 10 }, "{kind:?}");
+        assert_eq!(error.source, Errno::NOSPC, "{kind:?}");
+        injector.heal();
+        put(&log, &handle, b"space came back");
+        assert_eq!(read_all(&log).len() as u64, placed + 1, "{kind:?}");
+        log.close().unwrap();
+        assert_eq!(
+            kind.open(root.path(), small()).recovery().records,
+            placed + 1
+        );
+    }
+}
+
+#[test]
+fn a_sync_that_does_not_return_delays_no_asynchronous_acknowledgement() {
+    for kind in [
+        Kind::Timed(Io::Mapped),
+        Kind::Timed(Io::Positioned),
+        Kind::Staged,
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let injector = Injector::new();
+        let log = kind.open(root.path(), with_faults(small(), &injector));
+        let handle = queue(&log, "T");
+        injector.hold(Call::Sync);
+        eventually("a sync is stuck", || {
+            put(&log, &handle, &body(1499));
+            injector.held() > 0
+        });
+        let flushed = log.marks().flushed();
+        // Several segments and more than the staging buffer: neither appends nor commits wait.
+        for number in 0..200 {
+            put(&log, &handle, &body(number));
+        }
+        assert_eq!(log.marks().flushed(), flushed, "{kind:?}");
+        injector.let_go();
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let injector = Injector::new();
+    let config = Config {
+        timeout: Nanos::from_millis(20),
+        ..Config::default()
+    };
+    let strategy = GroupCommit::new(config).unwrap();
+    let options = LogOptions {
+        io: Io::Positioned,
+        ..with_faults(small(), &injector)
+    };
+    let log = Log::open(root.path(), options, strategy).unwrap();
+    let handle = queue(&log, "T");
+    injector.hold(Call::Sync);
+    let message = Message {
+        body: b"late",
+        ..Message::default()
+    };
+    let ticket = log.append(&handle, &message, Wait::Yes).unwrap();
+    let end = ticket.appended().end();
+    assert_eq!(ticket.wait(), Err(AckError::FlushTimedOut));
+    assert!(
+        read_all(&log).is_empty(),
+        "what is not flushed is not visible"
+    );
+    injector.let_go();
+    eventually("flushed after all", || flushed_past(&log, end));
+    assert_eq!(read_all(&log).len(), 1);
+}
+
+#[test]
+fn a_full_staging_buffer_pushes_back_within_a_limit_and_loses_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let injector = Injector::new();
+    let options = LogOptions {
+        append_timeout: Duration::from_millis(50),
+        ..small()
+    };
+    let log = Kind::Staged.open(root.path(), with_faults(options, &injector));
+    let handle = queue(&log, "T");
+    put(&log, &handle, &body(0));
+    eventually("a segment ahead", || injector.count(Call::Allocate) >= 2);
+    injector.hold(Call::Write);
+    let message = Message {
+        body: &[7; 1000],
+        ..Message::default()
+    };
+    let mut placed = 1_u64;
+    let refused = loop {
+        match log.append(&handle, &message, Wait::Yes) {
+            Ok(ticket) => {
+                ticket.wait().unwrap();
+                placed += 1;
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, AppendError::StagingFull);
+    assert!(
+        placed > 50,
+        "only {placed} records of 1 KiB were staged in 64 KiB"
+    );
+    injector.let_go();
+    put(&log, &handle, b"goes on");
+    log.close().unwrap();
+    let log = Kind::Staged.open(root.path(), small());
+    assert_eq!(log.recovery().records, placed + 1);
+}
+
+#[test]
+fn a_slow_allocation_makes_only_the_append_that_needs_it_wait_and_only_so_long() {
+    let root = tempfile::tempdir().unwrap();
+    let injector = Injector::new();
+    let options = LogOptions {
+        append_timeout: Duration::from_millis(50),
+        ..small()
+    };
+    let kind = Kind::Sync(Io::Positioned);
+    let log = kind.open(root.path(), with_faults(options, &injector));
+    let handle = queue(&log, "T");
+    put(&log, &handle, &body(0));
+    eventually("one segment ahead", || injector.count(Call::Allocate) >= 2);
+    injector.hold(Call::Allocate);
+    let message = Message {
+        body: &[7; 5000],
+        ..Message::default()
+    };
+    let refused = loop {
+        if let Err(error) = log.append_and_wait(&handle, &message, Wait::Yes) {
+            break error;
+        }
+    };
+    assert_eq!(refused, AppendError::SegmentNotReady);
+    put(&log, &handle, b"still fits");
+    injector.let_go();
+    eventually("the segment comes", || {
+        log.append_and_wait(&handle, &message, Wait::Yes).is_ok()
+    });
+}

@@ -1,0 +1,150 @@
+//! Tickets as futures, without an executor, and what happens when the log goes away.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use group_commit::{Config, GroupCommit};
+use store_core::{Message, Nanos, Wait};
+use store_os::{AckError, Call, Io, Log, LogOptions};
+
+use crate::support::{Injector, Kind, eventually, queue, small, with_faults};
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Counter {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn stuck(root: &std::path::Path, timeout: Nanos) -> (Log, Arc<Injector>) {
+    let injector = Injector::new();
+    injector.hold(Call::Sync);
+    let options = LogOptions {
+        io: Io::Positioned,
+        ..with_faults(small(), &injector)
+    };
+    let strategy = GroupCommit::new(Config {
+        timeout,
+        ..Config::default()
+    })
+    .unwrap();
+    (Log::open(root, options, strategy).unwrap(), injector)
+}
+
+#[test]
+fn a_future_is_woken_once_when_its_record_is_flushed() {
+    let root = tempfile::tempdir().unwrap();
+    // Recovery syncs nothing in an empty directory, so only the flush lane is held.
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(5000));
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    let ticket = log
+        .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
+        .unwrap();
+    let appended = ticket.appended();
+    let mut future = pin!(ticket);
+    for _ in 0..3 {
+        assert_eq!(
+            future.as_mut().poll(&mut Context::from_waker(&waker)),
+            Poll::Pending
+        );
+    }
+    assert_eq!(counter.count(), 0);
+    injector.let_go();
+    eventually("woken", || counter.count() == 1);
+    let outcome = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert_eq!(outcome, Poll::Ready(Ok(appended)));
+    log.close().unwrap();
+    assert_eq!(counter.count(), 1, "woken again");
+}
+
+#[test]
+fn a_future_is_woken_at_its_deadline_while_a_sync_is_stuck() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(20));
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    let ticket = log
+        .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
+        .unwrap();
+    let mut future = pin!(ticket);
+    assert_eq!(
+        future.as_mut().poll(&mut Context::from_waker(&waker)),
+        Poll::Pending
+    );
+    eventually("woken", || counter.count() == 1);
+    let outcome = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert_eq!(outcome, Poll::Ready(Err(AckError::FlushTimedOut)));
+    injector.let_go();
+}
+
+#[test]
+fn a_dropped_future_is_not_woken() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(5000));
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    let mut ticket = log
+        .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
+        .unwrap();
+    assert!(
+        pin!(&mut ticket)
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(ticket);
+    injector.let_go();
+    log.close().unwrap();
+    assert_eq!(counter.count(), 0);
+}
+
+#[test]
+fn a_ticket_outlives_its_log() {
+    for kind in [Kind::Sync(Io::Positioned), Kind::Sync(Io::Mapped)] {
+        let root = tempfile::tempdir().unwrap();
+        let log = kind.open(root.path(), small());
+        let ticket = log
+            .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
+            .unwrap();
+        let second = log
+            .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
+            .unwrap();
+        drop(log);
+        ticket.wait().unwrap();
+        // The tickets keep memory, not the directory.
+        let reopened = kind.open(root.path(), small());
+        assert_eq!(reopened.recovery().records, 2);
+        second.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_thousand_outstanding_tickets_are_all_acknowledged() {
+    let root = tempfile::tempdir().unwrap();
+    let log = Kind::Sync(Io::Positioned).open(root.path(), small());
+    let handle = queue(&log, "T");
+    let message = Message {
+        body: &[1; 100],
+        ..Message::default()
+    };
+    let tickets: Vec<_> = (0..1000)
+        .map(|_| log.append(&handle, &message, Wait::Yes).unwrap())
+        .collect();
+    for ticket in tickets {
+        let end = ticket.appended().end();
+        ticket.wait().unwrap();
+        assert!(end <= log.marks().flushed());
+    }
+}
