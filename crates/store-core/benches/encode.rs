@@ -7,18 +7,10 @@ use store_core::{Destination, Message, Placed, QueueId, Topic, crc32, decode, en
 
 fn records(criterion: &mut Criterion) {
     for body_len in [128_u64, 1024, 16 << 10] {
-        let body: Vec<u8> = (0..body_len)
-            .map(|n| u8::try_from(n % 251).unwrap_or(0))
-            .collect();
+        let body: Vec<u8> = (0..body_len).map(|n| u8::try_from(n % 251).unwrap_or(0)).collect();
         let topic = Topic::new(b"bench-topic").expect("eleven bytes of ASCII");
-        let to = Destination {
-            topic,
-            queue_id: QueueId::new(3),
-        };
-        let message = Message {
-            body: &body,
-            ..Message::default()
-        };
+        let to = Destination { topic, queue_id: QueueId::new(3) };
+        let message = Message { body: &body, ..Message::default() };
         let mut out = vec![0; body.len() + 256];
         let mut group = criterion.benchmark_group(format!("record/{body_len}B"));
         group.throughput(Throughput::Bytes(body_len));

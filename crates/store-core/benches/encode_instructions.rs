@@ -18,14 +18,8 @@ fn buffers(body_len: usize) -> (Vec<u8>, Vec<u8>) {
 #[bench::body_1024(buffers(1024))]
 fn encode_record((body, mut out): (Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
     let topic = Topic::new(b"bench-topic").expect("eleven bytes of ASCII");
-    let to = Destination {
-        topic,
-        queue_id: QueueId::new(3),
-    };
-    let message = Message {
-        body: &body,
-        ..Message::default()
-    };
+    let to = Destination { topic, queue_id: QueueId::new(3) };
+    let message = Message { body: &body, ..Message::default() };
     let record = encode(to, black_box(&message), &mut out).expect("it fits");
     black_box(record.place(&Placed::default()));
     (body, out)

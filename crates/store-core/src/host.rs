@@ -15,10 +15,7 @@ pub struct Host {
 impl Host {
     /// A host; an IPv4-mapped IPv6 address becomes IPv4, as `java.net.InetAddress` makes it.
     pub fn new(ip: IpAddr, port: u16) -> Self {
-        Self {
-            ip: ip.to_canonical(),
-            port: i32::from(port),
-        }
+        Self { ip: ip.to_canonical(), port: i32::from(port) }
     }
 
     /// The address.
@@ -64,20 +61,14 @@ impl Host {
             16 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(address).ok()?)),
             _ => return None,
         };
-        Some(Self {
-            ip,
-            port: i32::from_be_bytes(port.try_into().ok()?),
-        })
+        Some(Self { ip, port: i32::from_be_bytes(port.try_into().ok()?) })
     }
 }
 
 impl Default for Host {
     /// `0.0.0.0:0`.
     fn default() -> Self {
-        Self {
-            ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            port: 0,
-        }
+        Self { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 }
     }
 }
 
@@ -108,10 +99,7 @@ mod tests {
         let mut out = [0; 8];
         Host::new(Ipv4Addr::new(10, 0, 0, 7).into(), 10911).write(&mut out);
         assert_eq!(out, [10, 0, 0, 7, 0, 0, 0x2A, 0x9F]);
-        assert_eq!(
-            Host::read(&out),
-            Some(Host::new(Ipv4Addr::new(10, 0, 0, 7).into(), 10911))
-        );
+        assert_eq!(Host::read(&out), Some(Host::new(Ipv4Addr::new(10, 0, 0, 7).into(), 10911)));
     }
 
     #[test]

@@ -29,10 +29,7 @@ impl LogOffset {
 
     /// The offset `len` bytes further on, or `None` past [`LogOffset::MAX`].
     pub fn checked_add(self, len: u64) -> Option<Self> {
-        self.0
-            .checked_add(len)
-            .map(Self)
-            .filter(|sum| *sum <= Self::MAX)
+        self.0.checked_add(len).map(Self).filter(|sum| *sum <= Self::MAX)
     }
 
     /// Bytes from `earlier` to here; zero if `earlier` lies behind this offset.
@@ -101,10 +98,7 @@ impl TimestampMs {
 }
 
 /// A length in memory as the `u64` that offsets are counted in.
-#[expect(
-    clippy::as_conversions,
-    reason = "usize is at most 64 bits wide on every Rust target"
-)]
+#[expect(clippy::as_conversions, reason = "usize is at most 64 bits wide on every Rust target")]
 pub const fn length_u64(len: usize) -> u64 {
     len as u64
 }

@@ -28,9 +28,7 @@ impl<'a> Properties<'a> {
 
     /// The value of the last pair named `name`, or `None`.
     pub fn last(self, name: &[u8]) -> Option<&'a [u8]> {
-        self.filter(|property| property.name == name)
-            .last()
-            .map(|property| property.value)
+        self.filter(|property| property.name == name).last().map(|property| property.value)
     }
 }
 
@@ -68,20 +66,14 @@ mod tests {
     #[track_caller]
     fn check(input: &[u8], expect: &[(&str, &str)]) {
         let found: Vec<_> = Properties::new(input).map(|p| (p.name, p.value)).collect();
-        let expect: Vec<_> = expect
-            .iter()
-            .map(|(n, v)| (n.as_bytes(), v.as_bytes()))
-            .collect();
+        let expect: Vec<_> = expect.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())).collect();
         assert_eq!(found, expect);
     }
 
     #[test]
     fn pairs_in_order_with_or_without_the_last_separator() {
         check(b"", &[]);
-        check(
-            b"TAGS\x01a\x02KEYS\x01k\x02",
-            &[("TAGS", "a"), ("KEYS", "k")],
-        );
+        check(b"TAGS\x01a\x02KEYS\x01k\x02", &[("TAGS", "a"), ("KEYS", "k")]);
         check(b"TAGS\x01a", &[("TAGS", "a")]);
     }
 
@@ -93,9 +85,6 @@ mod tests {
     #[test]
     fn the_first_separator_splits_and_the_last_pair_wins() {
         check(b"a\x01b\x01c\x02", &[("a", "b\x01c")]);
-        assert_eq!(
-            Properties::new(b"a\x01b\x02a\x01c\x02").last(b"a"),
-            Some(&b"c"[..])
-        );
+        assert_eq!(Properties::new(b"a\x01b\x02a\x01c\x02").last(b"a"), Some(&b"c"[..]));
     }
 }

@@ -22,16 +22,11 @@ impl<'a> Topic<'a> {
             return Err(TopicError::Empty);
         }
         if name.len() > MAX_TOPIC_LEN {
-            return Err(TopicError::TooLong {
-                len: name.len(),
-                max: MAX_TOPIC_LEN,
-            });
+            return Err(TopicError::TooLong { len: name.len(), max: MAX_TOPIC_LEN });
         }
         match core::str::from_utf8(name) {
             Ok(_) => Ok(Self(name)),
-            Err(error) => Err(TopicError::NotUtf8 {
-                valid_up_to: error.valid_up_to(),
-            }),
+            Err(error) => Err(TopicError::NotUtf8 { valid_up_to: error.valid_up_to() }),
         }
     }
 
@@ -135,9 +130,7 @@ impl Message<'_> {
         let fixed = FIXED_LEN + hosts + to.topic.as_bytes().len() + self.properties.len();
         match self.body.len().checked_add(fixed).map(i32::try_from) {
             Some(Ok(total)) => Ok(total.unsigned_abs()),
-            _ => Err(EncodeError::BodyTooLong {
-                len: self.body.len(),
-            }),
+            _ => Err(EncodeError::BodyTooLong { len: self.body.len() }),
         }
     }
 }
@@ -157,16 +150,14 @@ pub fn encode<'b>(
     out: &'b mut [u8],
 ) -> Result<Encoded<'b>, EncodeError> {
     let total = message.encoded_len(to)?;
-    let needed = usize::try_from(total).map_err(|_| EncodeError::BodyTooLong {
-        len: message.body.len(),
-    })?;
+    let needed =
+        usize::try_from(total).map_err(|_| EncodeError::BodyTooLong { len: message.body.len() })?;
     let available = out.len();
     let Some(bytes) = out.get_mut(..needed) else {
         return Err(EncodeError::BufferTooSmall { needed, available });
     };
-    let sys_flag = message
-        .sys_flag
-        .with_hosts(message.born_host.is_ipv6(), message.store_host.is_ipv6());
+    let sys_flag =
+        message.sys_flag.with_hosts(message.born_host.is_ipv6(), message.store_host.is_ipv6());
     let mut writer = Writer { rest: &mut *bytes };
     Prefix {
         total_size: total,
@@ -178,32 +169,21 @@ pub fn encode<'b>(
         born_timestamp: message.born_timestamp,
     }
     .write(writer.take(Prefix::LEN));
-    message
-        .born_host
-        .write(writer.take(message.born_host.encoded_len()));
+    message.born_host.write(writer.take(message.born_host.encoded_len()));
     writer.take(STORE_TIMESTAMP_LEN).fill(0);
-    message
-        .store_host
-        .write(writer.take(message.store_host.encoded_len()));
+    message.store_host.write(writer.take(message.store_host.encoded_len()));
     writer.put(message.reconsume_times.to_be_bytes());
     writer.put(message.prepared_transaction_offset.to_be_bytes());
     writer.put(length_field(message.body.len()).to_be_bytes());
-    writer
-        .take(message.body.len())
-        .copy_from_slice(message.body);
+    writer.take(message.body.len()).copy_from_slice(message.body);
     let topic = to.topic.as_bytes();
     writer.put([u8::try_from(topic.len()).expect("Topic holds at most 127 bytes")]);
     writer.take(topic.len()).copy_from_slice(topic);
     let properties_len =
         i16::try_from(message.properties.len()).expect("encoded_len checked the properties");
     writer.put(properties_len.to_be_bytes());
-    writer
-        .take(message.properties.len())
-        .copy_from_slice(message.properties);
-    Ok(Encoded {
-        bytes,
-        born_host_len: message.born_host.encoded_len(),
-    })
+    writer.take(message.properties.len()).copy_from_slice(message.properties);
+    Ok(Encoded { bytes, born_host_len: message.born_host.encoded_len() })
 }
 
 /// A record without its place.
@@ -282,10 +262,7 @@ impl fmt::Display for EncodeError {
         match self {
             Self::BodyTooLong { len } => write!(f, "a body of {len} bytes exceeds the format"),
             Self::BufferTooSmall { needed, available } => {
-                write!(
-                    f,
-                    "the record needs {needed} bytes, the buffer has {available}"
-                )
+                write!(f, "the record needs {needed} bytes, the buffer has {available}")
             }
             Self::PropertiesTooLong { len, max } => {
                 write!(f, "properties have {len} bytes, at most {max} fit")
@@ -303,9 +280,7 @@ struct Writer<'b> {
 
 impl<'b> Writer<'b> {
     fn take(&mut self, len: usize) -> &'b mut [u8] {
-        self.rest
-            .split_off_mut(..len)
-            .expect("encoded_len counted every field")
+        self.rest.split_off_mut(..len).expect("encoded_len counted every field")
     }
 
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
@@ -327,10 +302,7 @@ pub const BLANK_LEN: usize = 8;
 const STORE_TIMESTAMP_LEN: usize = 8;
 /// A v1 record without hosts, topic, properties and body.
 const FIXED_LEN: usize = Prefix::LEN + STORE_TIMESTAMP_LEN + 4 + 8 + 4 + 1 + 2;
-const _: () = assert!(
-    FIXED_LEN + 2 * host_len(false) == 91,
-    "RocketMQ's 91 + T + N"
-);
+const _: () = assert!(FIXED_LEN + 2 * host_len(false) == 91, "RocketMQ's 91 + T + N");
 
 #[cfg(test)]
 mod tests {
@@ -339,10 +311,7 @@ mod tests {
     use std::vec;
 
     fn to(topic: &[u8]) -> Destination<'_> {
-        Destination {
-            topic: Topic::new(topic).unwrap(),
-            queue_id: QueueId::new(1),
-        }
+        Destination { topic: Topic::new(topic).unwrap(), queue_id: QueueId::new(1) }
     }
 
     #[test]
@@ -355,13 +324,11 @@ mod tests {
             ..Message::default()
         };
         let mut out = [0xEE; 128];
-        let record = encode(to(b"T"), &message, &mut out)
-            .unwrap()
-            .place(&Placed {
-                log_offset: LogOffset::new(0x0102_0304_0506_0708),
-                queue_offset: QueueOffset::new(9),
-                store_timestamp: TimestampMs::new(10),
-            });
+        let record = encode(to(b"T"), &message, &mut out).unwrap().place(&Placed {
+            log_offset: LogOffset::new(0x0102_0304_0506_0708),
+            queue_offset: QueueOffset::new(9),
+            store_timestamp: TimestampMs::new(10),
+        });
         #[rustfmt::skip]
         let expect: &[u8] = &[
             0, 0, 0, 97,  0xDA, 0xA3, 0x20, 0xA7,  0x12, 0xB8, 0x83, 0x20,  // size, magic, crc
@@ -374,39 +341,23 @@ mod tests {
             1, b'T',  0, 4, b'a', 1, b'b', 2,                               // topic, properties
         ];
         assert_eq!(record, expect);
-        assert_eq!(
-            out[97..],
-            [0xEE; 31],
-            "nothing is written behind the record"
-        );
+        assert_eq!(out[97..], [0xEE; 31], "nothing is written behind the record");
     }
 
     #[test]
     fn a_small_buffer_is_refused_with_both_lengths() {
         let mut out = [0; 91];
         let error = encode(to(b"T"), &Message::default(), &mut out).unwrap_err();
-        assert_eq!(
-            error,
-            EncodeError::BufferTooSmall {
-                needed: 92,
-                available: 91
-            }
-        );
+        assert_eq!(error, EncodeError::BufferTooSmall { needed: 92, available: 91 });
     }
 
     #[test]
     fn ipv6_hosts_lengthen_the_record_and_set_the_flags() {
         let host = Host::new(Ipv6Addr::LOCALHOST.into(), 1);
-        let message = Message {
-            born_host: host,
-            store_host: host,
-            ..Message::default()
-        };
+        let message = Message { born_host: host, store_host: host, ..Message::default() };
         assert_eq!(message.encoded_len(to(b"T")), Ok(92 + 24));
         let mut out = [0; 116];
-        let record = encode(to(b"T"), &message, &mut out)
-            .unwrap()
-            .place(&Placed::default());
+        let record = encode(to(b"T"), &message, &mut out).unwrap().place(&Placed::default());
         assert_eq!(record[39], 0x30);
     }
 
@@ -414,41 +365,23 @@ mod tests {
     fn properties_up_to_the_field_width() {
         let mut out = vec![0; 40_000];
         let longest = vec![b'x'; MAX_PROPERTIES_LEN + 1];
-        let fits = Message {
-            properties: &longest[1..],
-            ..Message::default()
-        };
+        let fits = Message { properties: &longest[1..], ..Message::default() };
         encode(to(b"T"), &fits, &mut out).unwrap();
-        let exceeds = Message {
-            properties: &longest,
-            ..Message::default()
-        };
+        let exceeds = Message { properties: &longest, ..Message::default() };
         assert_eq!(
             encode(to(b"T"), &exceeds, &mut out).unwrap_err(),
-            EncodeError::PropertiesTooLong {
-                len: 32_768,
-                max: 32_767
-            }
+            EncodeError::PropertiesTooLong { len: 32_768, max: 32_767 }
         );
     }
 
     #[test]
     fn topics_are_measured_in_bytes() {
         assert!(Topic::new(&[b't'; 127]).is_ok());
-        assert_eq!(
-            Topic::new(&[b't'; 128]),
-            Err(TopicError::TooLong { len: 128, max: 127 })
-        );
+        assert_eq!(Topic::new(&[b't'; 128]), Err(TopicError::TooLong { len: 128, max: 127 }));
         let cjk = "标".repeat(60);
-        assert_eq!(
-            Topic::new(cjk.as_bytes()),
-            Err(TopicError::TooLong { len: 180, max: 127 })
-        );
+        assert_eq!(Topic::new(cjk.as_bytes()), Err(TopicError::TooLong { len: 180, max: 127 }));
         assert_eq!(Topic::new(b""), Err(TopicError::Empty));
-        assert_eq!(
-            Topic::new(b"ab\xFF"),
-            Err(TopicError::NotUtf8 { valid_up_to: 2 })
-        );
+        assert_eq!(Topic::new(b"ab\xFF"), Err(TopicError::NotUtf8 { valid_up_to: 2 }));
     }
 
     #[test]

@@ -59,17 +59,11 @@ pub enum Invalid {
 pub fn scan_step(window: &[u8], at: LogOffset, rest: u64) -> Step<'_> {
     if rest < length_u64(BLANK_LEN) {
         // Placement leaves room for a blank, so only zeroes or stray bytes can be here.
-        return Step::Invalid(Invalid::PastSegment {
-            len: length_u64(BLANK_LEN),
-            rest,
-        });
+        return Step::Invalid(Invalid::PastSegment { len: length_u64(BLANK_LEN), rest });
     }
     match decode(window) {
         Ok(Frame::Blank { len }) if u64::from(len) == rest => Step::Blank,
-        Ok(Frame::Blank { len }) => Step::Invalid(Invalid::BlankLength {
-            declared: len,
-            rest,
-        }),
+        Ok(Frame::Blank { len }) => Step::Invalid(Invalid::BlankLength { declared: len, rest }),
         Ok(Frame::Record(view)) => verified(view, at, rest),
         Err(DecodeError::Truncated { needed, .. })
             if length_u64(needed) > length_u64(window.len()) =>
@@ -94,14 +88,10 @@ fn verified(view: RecordView<'_>, at: LogOffset, rest: u64) -> Step<'_> {
         return Step::Invalid(Invalid::PastSegment { len, rest });
     }
     if view.log_offset() != at {
-        return Step::Invalid(Invalid::Place {
-            stored: view.log_offset(),
-        });
+        return Step::Invalid(Invalid::Place { stored: view.log_offset() });
     }
     if !view.body_crc_matches() {
-        return Step::Invalid(Invalid::BodyCrc {
-            stored: view.body_crc(),
-        });
+        return Step::Invalid(Invalid::BodyCrc { stored: view.body_crc() });
     }
     Step::Record(view)
 }
@@ -130,22 +120,10 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let mut out = [0; 256];
-        let to = Destination {
-            topic: Topic::new(b"T").unwrap(),
-            queue_id: QueueId::new(0),
-        };
-        let message = Message {
-            body: b"body",
-            ..Message::default()
-        };
-        let placed = Placed {
-            log_offset: AT,
-            ..Placed::default()
-        };
-        encode(to, &message, &mut out)
-            .unwrap()
-            .place(&placed)
-            .to_vec()
+        let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
+        let message = Message { body: b"body", ..Message::default() };
+        let placed = Placed { log_offset: AT, ..Placed::default() };
+        encode(to, &message, &mut out).unwrap().place(&placed).to_vec()
     }
 
     #[track_caller]
@@ -162,10 +140,7 @@ mod tests {
         assert!(matches!(scan_step(&record, AT, 4096), Step::Record(_)));
         for cut in 0..record.len() {
             let found = scan_step(&record[..cut], AT, 4096);
-            assert!(
-                matches!(found, Step::More { .. }),
-                "cut at {cut}: {found:?}"
-            );
+            assert!(matches!(found, Step::More { .. }), "cut at {cut}: {found:?}");
         }
     }
 
@@ -177,50 +152,20 @@ mod tests {
         check(&record, len + 7, past);
         let mut elsewhere = record.clone();
         elsewhere[35] ^= 1;
-        check(
-            &elsewhere,
-            4096,
-            Invalid::Place {
-                stored: LogOffset::new(1001),
-            },
-        );
+        check(&elsewhere, 4096, Invalid::Place { stored: LogOffset::new(1001) });
         let mut torn = record.clone();
         torn[88] ^= 1;
-        check(
-            &torn,
-            4096,
-            Invalid::BodyCrc {
-                stored: crate::crc32(b"body"),
-            },
-        );
+        check(&torn, 4096, Invalid::BodyCrc { stored: crate::crc32(b"body") });
         check(&[0; 64], 4096, Invalid::Unwritten);
-        check(
-            &[1; 64],
-            4096,
-            Invalid::Decode(DecodeError::BadMagic { found: 0x0101_0101 }),
-        );
+        check(&[1; 64], 4096, Invalid::Decode(DecodeError::BadMagic { found: 0x0101_0101 }));
         let huge = [&[0x70, 0, 0, 0][..], &record[4..]].concat();
-        check(
-            &huge,
-            4096,
-            Invalid::PastSegment {
-                len: 0x7000_0000,
-                rest: 4096,
-            },
-        );
+        check(&huge, 4096, Invalid::PastSegment { len: 0x7000_0000, rest: 4096 });
     }
 
     #[test]
     fn a_blank_must_end_with_the_segment() {
         assert!(matches!(scan_step(&encode_blank(96), AT, 96), Step::Blank));
-        check(
-            &encode_blank(96),
-            97,
-            Invalid::BlankLength {
-                declared: 96,
-                rest: 97,
-            },
-        );
+        check(&encode_blank(96), 97, Invalid::BlankLength { declared: 96, rest: 97 });
     }
 
     #[test]

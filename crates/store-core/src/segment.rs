@@ -143,21 +143,14 @@ pub enum Placement {
 /// If the record fits no segment. RocketMQ would blank two segments and answer `PUT_OK`.
 pub fn place(size: SegmentSize, end: LogOffset, len: u32) -> Result<Placement, RecordTooLarge> {
     if len > size.max_record_len() {
-        return Err(RecordTooLarge {
-            len,
-            max: size.max_record_len(),
-        });
+        return Err(RecordTooLarge { len, max: size.max_record_len() });
     }
     let free = size.get() - size.position_of(end);
     if free - BLANK_LEN_U32 >= len {
         return Ok(Placement::Fits { at: end });
     }
     let at = LogOffset::new(end.get() + u64::from(free));
-    Ok(Placement::Roll {
-        blank_at: end,
-        blank_len: free,
-        at,
-    })
+    Ok(Placement::Roll { blank_at: end, blank_len: free, at })
 }
 
 /// A record that no segment of this log can hold.
@@ -171,11 +164,7 @@ pub struct RecordTooLarge {
 
 impl fmt::Display for RecordTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a record of {} bytes exceeds the {} that fit a segment",
-            self.len, self.max
-        )
+        write!(f, "a record of {} bytes exceeds the {} that fit a segment", self.len, self.max)
     }
 }
 
@@ -216,17 +205,9 @@ mod tests {
     fn names_have_twenty_digits_and_only_such_names_parse() {
         let name = SegmentName::new(LogOffset::new(1_073_741_824));
         assert_eq!(name.as_str(), "00000000001073741824");
-        assert_eq!(
-            SegmentName::parse(name.as_str()),
-            Some(LogOffset::new(1_073_741_824))
-        );
-        for bad in [
-            "",
-            "1",
-            "0000000000107374182x",
-            "+0000000001073741824",
-            "99999999999999999999",
-        ] {
+        assert_eq!(SegmentName::parse(name.as_str()), Some(LogOffset::new(1_073_741_824)));
+        for bad in ["", "1", "0000000000107374182x", "+0000000001073741824", "99999999999999999999"]
+        {
             assert_eq!(SegmentName::parse(bad), None, "{bad}");
         }
     }
@@ -238,27 +219,9 @@ mod tests {
 
     #[test]
     fn a_record_may_leave_exactly_eight_bytes() {
-        check(
-            0,
-            4088,
-            Placement::Fits {
-                at: LogOffset::ZERO,
-            },
-        );
-        check(
-            4096,
-            100,
-            Placement::Fits {
-                at: LogOffset::new(4096),
-            },
-        );
-        check(
-            4000,
-            88,
-            Placement::Fits {
-                at: LogOffset::new(4000),
-            },
-        );
+        check(0, 4088, Placement::Fits { at: LogOffset::ZERO });
+        check(4096, 100, Placement::Fits { at: LogOffset::new(4096) });
+        check(4000, 88, Placement::Fits { at: LogOffset::new(4000) });
         let roll = |blank_at, blank_len| Placement::Roll {
             blank_at: LogOffset::new(blank_at),
             blank_len,
@@ -271,13 +234,7 @@ mod tests {
     #[test]
     fn a_record_that_fits_no_segment_is_refused() {
         let refused = place(size(4096), LogOffset::ZERO, 4089);
-        assert_eq!(
-            refused,
-            Err(RecordTooLarge {
-                len: 4089,
-                max: 4088
-            })
-        );
+        assert_eq!(refused, Err(RecordTooLarge { len: 4089, max: 4088 }));
     }
 
     #[test]

@@ -95,11 +95,7 @@ mod tests {
             (0x703, T::None, true),
         ] {
             let found = SysFlag::new(bits).transaction_type();
-            assert_eq!(
-                (found, found.takes_queue_offset()),
-                (expect, takes),
-                "{bits:#x}"
-            );
+            assert_eq!((found, found.takes_queue_offset()), (expect, takes), "{bits:#x}");
         }
     }
 

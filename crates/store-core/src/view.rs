@@ -68,10 +68,7 @@ impl<'a> RecordView<'a> {
             needed,
             available,
         })?;
-        let mut reader = Reader {
-            bytes,
-            at: field::SYS_FLAG.start,
-        };
+        let mut reader = Reader { bytes, at: field::SYS_FLAG.start };
         let sys_flag = SysFlag::new(reader.u32(Field::SysFlag)?);
         reader.skip(8, Field::BornTimestamp)?;
         let born_len = host_len(sys_flag.has(SysFlag::BORN_HOST_IPV6));
@@ -88,19 +85,9 @@ impl<'a> RecordView<'a> {
         let properties_len = reader.length(2, Field::PropertiesLength)?;
         let properties = reader.skip(properties_len, Field::Properties)?;
         if reader.at != bytes.len() {
-            return Err(DecodeError::LengthMismatch {
-                declared: total,
-                fields: reader.at,
-            });
+            return Err(DecodeError::LengthMismatch { declared: total, fields: reader.at });
         }
-        Ok(Self {
-            bytes,
-            born_host,
-            store_host,
-            body,
-            topic,
-            properties,
-        })
+        Ok(Self { bytes, born_host, store_host, body, topic, properties })
     }
 
     /// The record as stored.
@@ -203,9 +190,7 @@ impl<'a> RecordView<'a> {
     }
 
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
-        *self.bytes[at..]
-            .first_chunk()
-            .expect("parse checked that the fixed fields are there")
+        *self.bytes[at..].first_chunk().expect("parse checked that the fixed fields are there")
     }
 }
 
@@ -281,10 +266,7 @@ pub(crate) mod field {
 /// The fields of a record, for errors; in the order in which they stand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the names are the format's; docs/FORMAT.md describes each"
-)]
+#[expect(missing_docs, reason = "the names are the format's; docs/FORMAT.md describes each")]
 pub enum Field {
     TotalSize,
     Magic,
@@ -354,10 +336,7 @@ impl fmt::Display for DecodeError {
         match self {
             Self::BadMagic { found } => write!(f, "unknown magic {found:#010x} at byte 4"),
             Self::LengthMismatch { declared, fields } => {
-                write!(
-                    f,
-                    "total size says {declared} bytes, the fields end at {fields}"
-                )
+                write!(f, "total size says {declared} bytes, the fields end at {fields}")
             }
             Self::NegativeLength { field, at, found } => {
                 write!(f, "{field:?} at byte {at} is {found}")
@@ -368,11 +347,7 @@ impl fmt::Display for DecodeError {
             Self::TotalSizeTooSmall { declared } => {
                 write!(f, "total size {declared} is below that of a blank")
             }
-            Self::Truncated {
-                field,
-                needed,
-                available,
-            } => {
+            Self::Truncated { field, needed, available } => {
                 write!(f, "{field:?} needs {needed} bytes, {available} are there")
             }
         }
@@ -395,19 +370,15 @@ impl Reader<'_> {
                 let start = core::mem::replace(&mut self.at, end);
                 Ok([start, end])
             }
-            end => Err(DecodeError::Truncated {
-                field,
-                needed: end.unwrap_or(usize::MAX),
-                available,
-            }),
+            end => {
+                Err(DecodeError::Truncated { field, needed: end.unwrap_or(usize::MAX), available })
+            }
         }
     }
 
     fn u32(&mut self, field: Field) -> Result<u32, DecodeError> {
         let [start, _] = self.skip(4, field)?;
-        let bytes = self.bytes[start..]
-            .first_chunk()
-            .expect("skip checked the length");
+        let bytes = self.bytes[start..].first_chunk().expect("skip checked the length");
         Ok(u32::from_be_bytes(*bytes))
     }
 
@@ -416,14 +387,8 @@ impl Reader<'_> {
         let [start, end] = self.skip(width, field)?;
         let bytes = &self.bytes[start..end];
         let sign = if bytes[0] & 0x80 == 0 { 0 } else { -1 };
-        let found = bytes
-            .iter()
-            .fold(sign, |value: i64, byte| value << 8 | i64::from(*byte));
-        usize::try_from(found).map_err(|_| DecodeError::NegativeLength {
-            field,
-            at: start,
-            found,
-        })
+        let found = bytes.iter().fold(sign, |value: i64, byte| value << 8 | i64::from(*byte));
+        usize::try_from(found).map_err(|_| DecodeError::NegativeLength { field, at: start, found })
     }
 }
 
@@ -435,19 +400,9 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let mut out = [0; 256];
-        let to = Destination {
-            topic: Topic::new(b"Topic").unwrap(),
-            queue_id: QueueId::new(7),
-        };
-        let message = Message {
-            body: b"body",
-            properties: b"k\x01v\x02",
-            ..Message::default()
-        };
-        encode(to, &message, &mut out)
-            .unwrap()
-            .place(&Placed::default())
-            .to_vec()
+        let to = Destination { topic: Topic::new(b"Topic").unwrap(), queue_id: QueueId::new(7) };
+        let message = Message { body: b"body", properties: b"k\x01v\x02", ..Message::default() };
+        encode(to, &message, &mut out).unwrap().place(&Placed::default()).to_vec()
     }
 
     #[track_caller]
@@ -466,10 +421,7 @@ mod tests {
         let bytes = sample();
         for cut in 0..bytes.len() {
             let found = decode(&bytes[..cut]).map(|_| ());
-            let Err(DecodeError::Truncated {
-                needed, available, ..
-            }) = found
-            else {
+            let Err(DecodeError::Truncated { needed, available, .. }) = found else {
                 panic!("cut at {cut}: {found:?}")
             };
             assert!(needed > cut && available == cut, "cut at {cut}: {found:?}");
@@ -479,44 +431,21 @@ mod tests {
     #[test]
     fn each_length_field_is_checked() {
         check(&patched(4, &[0; 4]), DecodeError::BadMagic { found: 0 });
-        check(
-            &patched(0, &[0xFF; 4]),
-            DecodeError::TotalSizeTooLarge { declared: u32::MAX },
-        );
-        let negative = |field, at| DecodeError::NegativeLength {
-            field,
-            at,
-            found: -1,
-        };
+        check(&patched(0, &[0xFF; 4]), DecodeError::TotalSizeTooLarge { declared: u32::MAX });
+        let negative = |field, at| DecodeError::NegativeLength { field, at, found: -1 };
         check(&patched(84, &[0xFF; 4]), negative(Field::BodyLength, 84));
         check(&patched(92, &[0xFF]), negative(Field::TopicLength, 92));
-        check(
-            &patched(98, &[0xFF; 2]),
-            negative(Field::PropertiesLength, 98),
-        );
-        let past = |field, needed| DecodeError::Truncated {
-            field,
-            needed,
-            available: 104,
-        };
+        check(&patched(98, &[0xFF; 2]), negative(Field::PropertiesLength, 98));
+        let past = |field, needed| DecodeError::Truncated { field, needed, available: 104 };
         check(&patched(84, &[0, 0, 1, 0]), past(Field::Body, 344));
         check(&patched(92, &[0x7F]), past(Field::Topic, 220));
         check(&patched(98, &[0x7F, 0xFF]), past(Field::Properties, 32_867));
-        check(
-            &patched(98, &[0, 3]),
-            DecodeError::LengthMismatch {
-                declared: 104,
-                fields: 103,
-            },
-        );
+        check(&patched(98, &[0, 3]), DecodeError::LengthMismatch { declared: 104, fields: 103 });
     }
 
     #[test]
     fn a_blank_is_a_frame_but_not_below_its_own_length() {
-        assert!(matches!(
-            decode(&encode_blank(1000)),
-            Ok(Frame::Blank { len: 1000 })
-        ));
+        assert!(matches!(decode(&encode_blank(1000)), Ok(Frame::Blank { len: 1000 })));
         let mut small = encode_blank(8);
         small[3] = 7;
         check(&small, DecodeError::TotalSizeTooSmall { declared: 7 });
@@ -528,9 +457,7 @@ mod tests {
         for bit in 0..32 {
             let mut flipped = bytes.clone();
             flipped[88 + bit / 8] ^= 1 << (bit % 8);
-            let Ok(Frame::Record(view)) = decode(&flipped) else {
-                panic!("structure is intact")
-            };
+            let Ok(Frame::Record(view)) = decode(&flipped) else { panic!("structure is intact") };
             assert!(!view.body_crc_matches(), "bit {bit}");
         }
     }

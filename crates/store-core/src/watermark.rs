@@ -21,11 +21,7 @@ impl Watermarks {
             flushed <= committed && committed <= wrote,
             "flushed {flushed} ≤ committed {committed} ≤ wrote {wrote} does not hold"
         );
-        Self {
-            wrote,
-            committed,
-            flushed,
-        }
+        Self { wrote, committed, flushed }
     }
 
     /// End of the bytes placed in the mapping or in the staging buffer.

@@ -1,9 +1,6 @@
 //! RocketMQ's own store against this crate: each record of `golden/plain` is decoded, and encoded
 //! again from the inputs of its put, byte for byte, at the same offset and with the same id.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::fs;
 use std::net::IpAddr;
@@ -30,26 +27,18 @@ impl Golden {
         let mut log = Vec::new();
         while let Ok(segment) = {
             let start = LogOffset::new(log.len().try_into().unwrap());
-            fs::read(
-                root.join("plain-commitlog")
-                    .join(SegmentName::new(start).as_str()),
-            )
+            fs::read(root.join("plain-commitlog").join(SegmentName::new(start).as_str()))
         } {
             assert_eq!(segment.len(), 65536);
             log.extend(segment);
         }
         let text = fs::read_to_string(root.join("plain.json")).unwrap();
         let store: Value = serde_json::from_str(&text).unwrap();
-        Self {
-            log,
-            puts: store["messages"].as_array().unwrap().clone(),
-        }
+        Self { log, puts: store["messages"].as_array().unwrap().clone() }
     }
 
     fn accepted(&self) -> impl Iterator<Item = &Value> {
-        self.puts
-            .iter()
-            .filter(|put| put["out"]["putStatus"] == "PUT_OK")
+        self.puts.iter().filter(|put| put["out"]["putStatus"] == "PUT_OK")
     }
 
     fn at(&self, offset: u64) -> &[u8] {
@@ -154,31 +143,15 @@ fn every_version_1_record_is_encoded_byte_for_byte() {
             let mut out = vec![0; 65536];
             let record = encode(to, &message, &mut out).unwrap().place(&placed);
             let stored = &golden.at(offset)[..record.len()];
-            assert!(
-                record == stored,
-                "put {} ({}) differs",
-                put["idx"],
-                put["note"]
-            );
-            ids.push(
-                MessageId::new(message.store_host, placed.log_offset)
-                    .as_str()
-                    .to_owned(),
-            );
+            assert!(record == stored, "put {} ({}) differs", put["idx"], put["note"]);
+            ids.push(MessageId::new(message.store_host, placed.log_offset).as_str().to_owned());
             offset += u64::try_from(record.len()).unwrap();
             compared += 1;
         }
         assert_eq!(output["msgId"], ids.join(","), "put {}", put["idx"]);
-        assert_eq!(
-            offset,
-            unsigned(&output["wroteOffset"]) + unsigned(&output["wroteBytes"])
-        );
+        assert_eq!(offset, unsigned(&output["wroteOffset"]) + unsigned(&output["wroteBytes"]));
     }
-    assert_eq!(
-        compared,
-        201 + 29,
-        "the records of 201 single puts and of 6 batches"
-    );
+    assert_eq!(compared, 201 + 29, "the records of 201 single puts and of 6 batches");
 }
 
 #[test]
@@ -193,24 +166,12 @@ fn every_version_1_record_is_decoded_to_its_inputs() {
             };
             assert_eq!(view.topic(), input["topic"].as_str().unwrap().as_bytes());
             assert_eq!(i64::from(view.queue_id().get()), integer(&input["queueId"]));
-            assert_eq!(
-                view.queue_offset().get(),
-                unsigned(&output["queueOffset"]) + index
-            );
+            assert_eq!(view.queue_offset().get(), unsigned(&output["queueOffset"]) + index);
             assert_eq!(view.log_offset(), LogOffset::new(offset));
             assert_eq!(view.flag(), member.flag);
-            assert_eq!(
-                u64::from(view.sys_flag().bits()),
-                unsigned(&output["sysFlagStored"])
-            );
-            assert_eq!(
-                view.born_timestamp().get(),
-                integer(&input["bornTimestamp"])
-            );
-            assert_eq!(
-                view.store_timestamp().get(),
-                integer(&output["storeTimestamp"])
-            );
+            assert_eq!(u64::from(view.sys_flag().bits()), unsigned(&output["sysFlagStored"]));
+            assert_eq!(view.born_timestamp().get(), integer(&input["bornTimestamp"]));
+            assert_eq!(view.store_timestamp().get(), integer(&output["storeTimestamp"]));
             assert_eq!(view.born_host(), host(&input["bornHost"]));
             assert_eq!(view.store_host(), host(&input["storeHost"]));
             assert_eq!(view.reconsume_times(), narrow(&input["reconsumeTimes"]));
@@ -234,11 +195,7 @@ fn records_and_blanks_stand_where_placement_says() {
         let len = u32::try_from(unsigned(&put["out"]["wroteBytes"])).unwrap();
         let at = match place(size, end, len).unwrap() {
             Placement::Fits { at } => at,
-            Placement::Roll {
-                blank_at,
-                blank_len,
-                at,
-            } => {
+            Placement::Roll { blank_at, blank_len, at } => {
                 let stored = golden.at(blank_at.get());
                 assert_eq!(stored[..8], encode_blank(blank_len));
                 assert!(matches!(decode(stored), Ok(Frame::Blank { len }) if len == blank_len));
@@ -246,12 +203,7 @@ fn records_and_blanks_stand_where_placement_says() {
                 at
             }
         };
-        assert_eq!(
-            at.get(),
-            unsigned(&put["out"]["wroteOffset"]),
-            "put {}",
-            put["idx"]
-        );
+        assert_eq!(at.get(), unsigned(&put["out"]["wroteOffset"]), "put {}", put["idx"]);
         end = at.checked_add(u64::from(len)).unwrap();
     }
     assert_eq!(end, LogOffset::new(396_139));
@@ -262,23 +214,14 @@ fn records_and_blanks_stand_where_placement_says() {
 #[test]
 fn what_rocketmq_refused_is_refused() {
     let golden = Golden::plain();
-    let refused: Vec<_> = golden
-        .puts
-        .iter()
-        .filter(|put| put["out"]["putStatus"] != "PUT_OK")
-        .collect();
+    let refused: Vec<_> =
+        golden.puts.iter().filter(|put| put["out"]["putStatus"] != "PUT_OK").collect();
     assert_eq!(refused.len(), 1);
     let input = &refused[0]["in"];
     assert_eq!(refused[0]["out"]["putStatus"], "PROPERTIES_SIZE_EXCEEDED");
     let properties = hex(&input["propertiesHex"]);
-    let message = Message {
-        properties: &properties,
-        ..Message::default()
-    };
+    let message = Message { properties: &properties, ..Message::default() };
     let topic = Topic::new(input["topic"].as_str().unwrap().as_bytes()).unwrap();
-    let to = Destination {
-        topic,
-        queue_id: QueueId::new(0),
-    };
+    let to = Destination { topic, queue_id: QueueId::new(0) };
     assert!(message.encoded_len(to).is_err());
 }

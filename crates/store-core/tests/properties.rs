@@ -1,8 +1,5 @@
 //! Properties that hold for all inputs: what is encoded is decoded, and nothing else is accepted.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that fails is a test that fails"
-)]
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::net::IpAddr;
 
@@ -72,15 +69,9 @@ fn record(input: &Input) -> Vec<u8> {
         body: &input.body,
     };
     let topic = Topic::new(input.topic.as_bytes()).unwrap();
-    let to = Destination {
-        topic,
-        queue_id: QueueId::new(queue_id),
-    };
+    let to = Destination { topic, queue_id: QueueId::new(queue_id) };
     let mut out = vec![0; 4096];
-    encode(to, &message, &mut out)
-        .unwrap()
-        .place(&input.placed)
-        .to_vec()
+    encode(to, &message, &mut out).unwrap().place(&input.placed).to_vec()
 }
 
 proptest! {

@@ -20,20 +20,13 @@ fn append(
     for body_len in [128_u64, 1024] {
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let log = Log::open(root.path(), options.clone(), strategy.clone()).expect("a log");
-        let queue = log
-            .queue(b"bench-topic", QueueId::new(0))
-            .expect("a valid topic");
+        let queue = log.queue(b"bench-topic", QueueId::new(0)).expect("a valid topic");
         let body = vec![0xA5; usize::try_from(body_len).expect("small")];
-        let message = Message {
-            body: &body,
-            ..Message::default()
-        };
+        let message = Message { body: &body, ..Message::default() };
         group.throughput(Throughput::Bytes(body_len));
         group.bench_function(format!("{body_len}B"), |bencher| {
             bencher.iter(|| {
-                let acked = log
-                    .append_and_wait(&queue, &message, Wait::Yes)
-                    .expect("placed");
+                let acked = log.append_and_wait(&queue, &message, Wait::Yes).expect("placed");
                 black_box(acked.expect("acknowledged"))
             });
         });
@@ -44,30 +37,11 @@ fn append(
 
 fn all(criterion: &mut Criterion) {
     let segment_size = SegmentSize::new(64 << 20).expect("64 MiB");
-    let mapped = LogOptions {
-        segment_size,
-        ..LogOptions::default()
-    };
-    let positioned = LogOptions {
-        io: Io::Positioned,
-        ..mapped.clone()
-    };
-    let zeroed = LogOptions {
-        preallocate: Preallocate::Zero,
-        ..positioned.clone()
-    };
-    append(
-        criterion,
-        "flush-realtime",
-        &mapped,
-        FlushRealtime::default(),
-    );
-    append(
-        criterion,
-        "commit-realtime",
-        &positioned,
-        CommitRealtime::default(),
-    );
+    let mapped = LogOptions { segment_size, ..LogOptions::default() };
+    let positioned = LogOptions { io: Io::Positioned, ..mapped.clone() };
+    let zeroed = LogOptions { preallocate: Preallocate::Zero, ..positioned.clone() };
+    append(criterion, "flush-realtime", &mapped, &FlushRealtime::default());
+    append(criterion, "commit-realtime", &positioned, &CommitRealtime::default());
     append(criterion, "group-commit", &zeroed, &GroupCommit::default());
 }
 

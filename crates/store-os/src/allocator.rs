@@ -30,11 +30,7 @@ impl Shared {
         if tail.closed || tail.next.is_some() {
             return None;
         }
-        Some(
-            tail.active
-                .as_ref()
-                .map_or(tail.wrote, |active| active.end()),
-        )
+        Some(tail.active.as_ref().map_or(tail.wrote, |active| active.end()))
     }
 
     fn deliver(&self, start: LogOffset) {
@@ -43,10 +39,8 @@ impl Shared {
         tail.attempts += 1;
         match made {
             Ok((segment, writer)) => {
-                tail.next = Some(Ready {
-                    segment: Arc::new(segment),
-                    writer,
-                });
+                tail.next = Some(Ready { segment: Arc::new(segment), writer });
+                tail.made += 1;
                 tail.refused = None;
             }
             Err(error) => tail.refused = Some(error),

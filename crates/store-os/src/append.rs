@@ -53,10 +53,7 @@ impl Queue {
 
     fn destination(&self) -> Destination<'_> {
         let topic = Topic::new(&self.state.topic).expect("checked when the handle was made");
-        Destination {
-            topic,
-            queue_id: self.state.id,
-        }
+        Destination { topic, queue_id: self.state.id }
     }
 }
 
@@ -77,27 +74,17 @@ impl Queues {
 
     fn handle_unchecked(&self, log: u64, topic: &[u8], id: QueueId) -> Queue {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = || QueueState {
-            log,
-            topic: topic.into(),
-            id,
-            next: AtomicU64::new(0),
-        };
+        let state = || QueueState { log, topic: topic.into(), id, next: AtomicU64::new(0) };
         by_name
             .entry((topic.into(), id))
-            .or_insert_with(|| Queue {
-                state: Arc::new(state()),
-            })
+            .or_insert_with(|| Queue { state: Arc::new(state()) })
             .clone()
     }
 
     /// Recovery found a record that takes `offset` in this queue.
     pub(crate) fn found(&self, log: u64, topic: &[u8], id: QueueId, offset: QueueOffset) {
         let queue = self.handle_unchecked(log, topic, id);
-        queue
-            .state
-            .next
-            .fetch_max(offset.get().saturating_add(1), Ordering::Relaxed);
+        queue.state.next.fetch_max(offset.get().saturating_add(1), Ordering::Relaxed);
     }
 }
 
@@ -144,6 +131,8 @@ pub(crate) struct Tail {
     pub(crate) next: Option<Ready>,
     /// Attempts to make a segment that have ended.
     pub(crate) attempts: u64,
+    /// How many of them made one.
+    pub(crate) made: u64,
     /// How the last of them failed, if it did.
     pub(crate) refused: Option<Error>,
     pub(crate) sink: Sink,
@@ -170,9 +159,7 @@ pub(crate) enum Sink {
 impl Tail {
     /// Where the active segment starts; what lies before is in full segments.
     pub(crate) fn segment_start(&self) -> LogOffset {
-        self.active
-            .as_ref()
-            .map_or(self.wrote, |segment| segment.start)
+        self.active.as_ref().map_or(self.wrote, |segment| segment.start)
     }
 
     fn obstacle(&self, blank: Option<u32>, len: u32) -> Option<Obstacle> {
@@ -191,10 +178,7 @@ impl Tail {
             Sink::Mapped(writer) => {
                 let active = self.active.as_ref().expect("a record has a segment");
                 let place = usize::try_from(at.since(active.start)).expect("a map fits usize");
-                writer
-                    .as_mut()
-                    .expect("an active segment is mapped")
-                    .store(place, bytes);
+                writer.as_mut().expect("an active segment is mapped").store(place, bytes);
             }
             Sink::Staged(writer) => writer.store(bytes),
         }
@@ -217,10 +201,7 @@ impl Tail {
             self.wrote = LogOffset::new(self.wrote.get() + u64::from(len));
         }
         let Ready { segment, writer } = self.next.take().expect("the caller saw it");
-        assert_eq!(
-            segment.start, self.wrote,
-            "the next segment begins where the log ends"
-        );
+        assert_eq!(segment.start, self.wrote, "the next segment begins where the log ends");
         if let Sink::Mapped(current) = &mut self.sink {
             *current = writer;
         }
@@ -252,10 +233,7 @@ impl Shared {
         }
         let max = self.options.max_message_bytes;
         if message.body.len() > max {
-            return Err(AppendError::BodyTooLong {
-                len: message.body.len(),
-                max,
-            });
+            return Err(AppendError::BodyTooLong { len: message.body.len(), max });
         }
         with_scratch(|scratch| {
             let record = encode_into(scratch, queue.destination(), message)?;
@@ -372,11 +350,7 @@ impl<'a> Waiting<'a> {
         shared.blocked.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let deadline = monotonic().after(shared.options.append_timeout());
-        Self {
-            blocked: &shared.blocked,
-            deadline,
-            attempts: tail.attempts,
-        }
+        Self { blocked: &shared.blocked, deadline, attempts: tail.attempts }
     }
 }
 
@@ -391,10 +365,8 @@ fn encode_into<'b>(
     to: Destination<'_>,
     message: &Message<'_>,
 ) -> Result<Encoded<'b>, AppendError> {
-    let needed =
-        usize::try_from(message.encoded_len(to)?).map_err(|_| EncodeError::BodyTooLong {
-            len: message.body.len(),
-        })?;
+    let needed = usize::try_from(message.encoded_len(to)?)
+        .map_err(|_| EncodeError::BodyTooLong { len: message.body.len() })?;
     if scratch.len() < needed {
         scratch.resize(needed, 0);
     }

@@ -17,8 +17,6 @@ pub fn monotonic() -> Nanos {
 
 /// Now in milliseconds since 1970 UTC; 0 before that.
 pub(crate) fn wall() -> TimestampMs {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     TimestampMs::new(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

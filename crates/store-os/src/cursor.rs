@@ -23,11 +23,7 @@ pub struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(shared: Arc<Shared>, at: LogOffset) -> Self {
-        Self {
-            shared,
-            at,
-            buffer: Vec::new(),
-        }
+        Self { shared, at, buffer: Vec::new() }
     }
 
     /// Where the next record is looked for.
@@ -78,10 +74,7 @@ impl Shared {
                 Step::Record(view) => return Ok(Some(view.as_bytes().len())),
                 Step::More { needed } => wanted = needed,
                 Step::Invalid(found) => {
-                    return Err(ReadError::NotARecord {
-                        at,
-                        found: format!("{found:?}"),
-                    });
+                    return Err(ReadError::NotARecord { at, found: format!("{found:?}") });
                 }
             }
         }
@@ -117,9 +110,7 @@ impl Shared {
         }
         let segments = self.segments();
         let start = segments.front().map_or(end, |first| first.start);
-        let found = segments
-            .iter()
-            .find(|segment| segment.start <= at && at < segment.end());
+        let found = segments.iter().find(|segment| segment.start <= at && at < segment.end());
         found.cloned().ok_or(ReadError::BeforeStart { at, start })
     }
 

@@ -30,18 +30,11 @@ impl Directory {
         let lock = Lock::take(root.join("lock"))?;
         if created {
             sync_directory(root)?;
-            if let Some(parent) = root
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-            {
+            if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 sync_directory(parent)?;
             }
         }
-        Ok(Self {
-            root: root.to_owned(),
-            segments,
-            lock: Mutex::new(Some(lock)),
-        })
+        Ok(Self { root: root.to_owned(), segments, lock: Mutex::new(Some(lock)) })
     }
 
     /// Where the segments are.
@@ -109,17 +102,13 @@ impl Lock {
             Err(Errno::AGAIN | Errno::ACCESS) => return Err(OpenError::Locked { path }),
             Err(errno) => return Err(Error::new(Op::Lock, &path, errno).into()),
         }
-        file.write_all(b"lock")
-            .map_err(|error| failed(Op::Write, &error))?;
+        file.write_all(b"lock").map_err(|error| failed(Op::Write, &error))?;
         file.sync_all().map_err(|error| failed(Op::Sync, &error))?;
         let found = file.metadata().map_err(|error| failed(Op::Open, &error))?;
         let identity = (found.dev(), found.ino());
         owned.insert(identity);
         drop(owned);
-        Ok(Self {
-            identity,
-            file: Some(file),
-        })
+        Ok(Self { identity, file: Some(file) })
     }
 }
 

@@ -112,7 +112,5 @@ enum Acted {
 
 /// Turns a failed append's own commit into the log's failure.
 pub(crate) fn commit_in_append(shared: &Shared, upto: store_core::LogOffset) -> Result<(), Error> {
-    shared
-        .commit_through(upto)
-        .inspect_err(|error| shared.fail(error.clone()))
+    shared.commit_through(upto).inspect_err(|error| shared.fail(error.clone()))
 }

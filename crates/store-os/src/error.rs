@@ -68,11 +68,7 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(op: Op, path: &Path, source: Errno) -> Self {
-        Self {
-            op,
-            path: path.to_owned(),
-            source,
-        }
+        Self { op, path: path.to_owned(), source }
     }
 
     pub(crate) fn from_std(op: Op, path: &Path, error: &std::io::Error) -> Self {
@@ -82,13 +78,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot {} {}: {}",
-            self.op,
-            self.path.display(),
-            self.source
-        )
+        write!(f, "cannot {} {}: {}", self.op, self.path.display(), self.source)
     }
 }
 
@@ -106,11 +96,7 @@ pub struct Poison {
 
 impl fmt::Display for Poison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the log is poisoned until it is reopened: {}",
-            self.first
-        )
+        write!(f, "the log is poisoned until it is reopened: {}", self.first)
     }
 }
 
@@ -176,12 +162,7 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damage {
-                path,
-                at,
-                resumes_at,
-                found,
-            } => write!(
+            Self::Damage { path, at, resumes_at, found } => write!(
                 f,
                 "{} is damaged at log offset {at} ({found}), and valid records resume at \
                  {resumes_at}; nothing was changed: restore the segment from a copy",
@@ -193,20 +174,12 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::MissingSegment { path } => {
-                write!(
-                    f,
-                    "segment {} is missing between two others",
-                    path.display()
-                )
+                write!(f, "segment {} is missing between two others", path.display())
             }
             Self::Options { reason } => f.write_str(reason),
             Self::System(error) => error.fmt(f),
             Self::UnknownFile { path } => {
-                write!(
-                    f,
-                    "{} is not a segment; move it out of the way",
-                    path.display()
-                )
+                write!(f, "{} is not a segment; move it out of the way", path.display())
             }
             Self::Unsupported { path, at, magic } => write!(
                 f,
@@ -214,11 +187,7 @@ impl fmt::Display for OpenError {
                  nothing was changed",
                 path.display()
             ),
-            Self::WrongLength {
-                path,
-                found,
-                expected,
-            } => write!(
+            Self::WrongLength { path, found, expected } => write!(
                 f,
                 "{} is {found} bytes long, segments of this log have {expected}: open it with the \
                  segment size that it was written with",
@@ -411,19 +380,12 @@ pub enum CloseError {
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Poisoned {
-                flushed,
-                wrote,
-                poison,
-            } => {
+            Self::Poisoned { flushed, wrote, poison } => {
                 write!(f, "log offsets {flushed} to {wrote} may be lost: {poison}")
             }
             Self::System(error) => error.fmt(f),
             Self::Unflushed { flushed, wrote } => {
-                write!(
-                    f,
-                    "log offsets {flushed} to {wrote} were not flushed by the strategy"
-                )
+                write!(f, "log offsets {flushed} to {wrote} were not flushed by the strategy")
             }
         }
     }

@@ -34,6 +34,7 @@ impl Shared {
         let started = monotonic();
         let mark = self.written();
         self.write_staged(&reader, from, mark.offset)?;
+        let ended = monotonic();
         reader.release(mark.offset.get());
         *self.committed() = mark;
         self.progress.set_committed(mark.offset);
@@ -43,15 +44,8 @@ impl Shared {
             self.notify_room();
         }
         if let Some(observer) = &self.options.observer {
-            let ended = monotonic();
             let records = mark.records;
-            observer.on_commit(&CommitEvent {
-                started,
-                ended,
-                from,
-                upto: mark.offset,
-                records,
-            });
+            observer.on_commit(&CommitEvent { started, ended, from, upto: mark.offset, records });
         }
         Ok(())
     }
@@ -87,20 +81,13 @@ impl Shared {
             segment.sync(start, end)?;
             syncs += 1;
         }
-        self.flushed_wanted
-            .store(mark.wanted_records, Ordering::SeqCst);
+        let ended = monotonic();
+        self.flushed_wanted.store(mark.wanted_records, Ordering::SeqCst);
         self.progress.complete_round();
         if let Some(observer) = &self.options.observer {
-            let (ended, records) = (monotonic(), mark.records);
+            let records = mark.records;
             let upto = mark.offset;
-            observer.on_flush(&FlushEvent {
-                started,
-                ended,
-                from,
-                upto,
-                records,
-                syncs,
-            });
+            observer.on_flush(&FlushEvent { started, ended, from, upto, records, syncs });
         }
         self.unmap_full_segments(mark.offset);
         Ok(())
@@ -109,20 +96,12 @@ impl Shared {
     /// The end of what is written.
     fn written(&self) -> Mark {
         let tail = self.tail();
-        Mark {
-            offset: tail.wrote,
-            records: tail.records,
-            wanted_records: tail.wanted_records,
-        }
+        Mark { offset: tail.wrote, records: tail.records, wanted_records: tail.wanted_records }
     }
 
     /// The end of what a sync can cover now; it takes along everyone who waits for bytes before it.
     fn flushable(&self) -> Mark {
-        let mark = if self.staged.is_some() {
-            *self.committed()
-        } else {
-            self.written()
-        };
+        let mark = if self.staged.is_some() { *self.committed() } else { self.written() };
         let mut tail = self.tail();
         if tail.wanted <= mark.offset {
             tail.waiting_since = None;
@@ -137,24 +116,14 @@ impl Shared {
             .iter()
             .skip_while(|segment| segment.end() <= from)
             .take_while(|segment| segment.start < to)
-            .map(|segment| {
-                (
-                    Arc::clone(segment),
-                    from.max(segment.start),
-                    to.min(segment.end()),
-                )
-            })
+            .map(|segment| (Arc::clone(segment), from.max(segment.start), to.min(segment.end())))
             .collect()
     }
 
     /// Gives back the maps of segments that take no more appends and need no more syncs.
     fn unmap_full_segments(&self, flushed: LogOffset) {
         let mut segments = self.segments();
-        for segment in segments
-            .iter_mut()
-            .rev()
-            .skip_while(|segment| flushed < segment.end())
-        {
+        for segment in segments.iter_mut().rev().skip_while(|segment| flushed < segment.end()) {
             if !segment.is_mapped() {
                 break;
             }

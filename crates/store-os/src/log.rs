@@ -87,21 +87,9 @@ impl Log {
         })?;
         directory.mark_in_use()?;
         let recovery = recovered.report;
-        let shared = build(
-            id,
-            directory,
-            options,
-            answers,
-            Box::new(strategy),
-            queues,
-            recovered,
-        )?;
-        let mut log = Self {
-            shared: Arc::new(shared),
-            recovery,
-            lanes: Vec::new(),
-            helpers: Vec::new(),
-        };
+        let shared = build(id, directory, options, answers, Box::new(strategy), queues, recovered)?;
+        let mut log =
+            Self { shared: Arc::new(shared), recovery, lanes: Vec::new(), helpers: Vec::new() };
         log.spawn_threads()?;
         Ok(log)
     }
@@ -109,20 +97,16 @@ impl Log {
     fn spawn_threads(&mut self) -> Result<(), Error> {
         let answers = self.shared.answers;
         let shared = Arc::clone(&self.shared);
-        self.lanes
-            .push(self.spawn("flush", move || shared.drive(Lane::Flush))?);
+        self.lanes.push(self.spawn("flush", move || shared.drive(Lane::Flush))?);
         if answers.uses_commit {
             let shared = Arc::clone(&self.shared);
-            self.lanes
-                .push(self.spawn("commit", move || shared.drive(Lane::Commit))?);
+            self.lanes.push(self.spawn("commit", move || shared.drive(Lane::Commit))?);
         }
         let shared = Arc::clone(&self.shared);
-        self.helpers
-            .push(self.spawn("allocate", move || shared.allocate_ahead())?);
+        self.helpers.push(self.spawn("allocate", move || shared.allocate_ahead())?);
         if answers.timeout.is_some() {
             let shared = Arc::clone(&self.shared);
-            self.helpers
-                .push(self.spawn("deadlines", move || shared.keep_deadlines())?);
+            self.helpers.push(self.spawn("deadlines", move || shared.keep_deadlines())?);
         }
         Ok(())
     }
@@ -200,11 +184,7 @@ impl Log {
             AckAt::Committed => {
                 let end = appended.end();
                 if commit_in_append(&self.shared, end).is_err() {
-                    let poison = self
-                        .shared
-                        .progress
-                        .poison()
-                        .expect("a failed commit poisons");
+                    let poison = self.shared.progress.poison().expect("a failed commit poisons");
                     return Err(poison.clone().into());
                 }
                 Ok(Ticket::ready(appended))
@@ -219,20 +199,14 @@ impl Log {
         self.shared.tail().records
     }
 
-    /// Blocks until the segment that comes next is ready, at most `limit`; whether it is.
+    /// Blocks until a first segment was made ready ahead of appends, at most `limit`; whether it was.
     ///
-    /// Appends wait for a segment by themselves; this is for who wants none of them to.
+    /// Appends wait for a segment by themselves; this is for who wants the first ones not to.
     pub fn wait_for_segment(&self, limit: Duration) -> bool {
+        let is_ahead = |tail: &Tail| tail.next.is_some() || tail.made > 1;
         let tail = self.shared.tail();
-        let waited = self
-            .shared
-            .room
-            .wait_timeout_while(tail, limit, |tail| tail.next.is_none());
-        waited
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-            .next
-            .is_some()
+        let waited = self.shared.room.wait_timeout_while(tail, limit, |tail| !is_ahead(tail));
+        is_ahead(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// The three marks now.
@@ -301,11 +275,7 @@ impl Log {
         let marks = shared.marks();
         if let Some(poison) = shared.progress.poison() {
             let (flushed, wrote) = (marks.flushed(), marks.wrote());
-            return Err(CloseError::Poisoned {
-                flushed,
-                wrote,
-                poison: poison.clone(),
-            });
+            return Err(CloseError::Poisoned { flushed, wrote, poison: poison.clone() });
         }
         if marks.flushed() < marks.wrote() {
             let (flushed, wrote) = (marks.flushed(), marks.wrote());
@@ -367,6 +337,7 @@ fn build(
         active,
         next: None,
         attempts: 0,
+        made: 0,
         refused: None,
         sink,
         last_store: recovered.last_store,
@@ -384,10 +355,7 @@ fn build(
         progress: Progress::new(end),
         lanes: [LaneState::default(), LaneState::default()],
         staged,
-        committed: Mutex::new(Mark {
-            offset: end,
-            ..Mark::default()
-        }),
+        committed: Mutex::new(Mark { offset: end, ..Mark::default() }),
         segments: Mutex::new(segments),
         flushed_wanted: AtomicU64::new(0),
         queues,

@@ -4,10 +4,7 @@
 //! handle that exists once ([`Writer`]) and is never cloned. Bytes of a mapped *file* are never
 //! lent out as a slice: other processes could change them. Bytes of the *staging memory* are lent
 //! out by [`Reader`], and only those that the writer cannot touch meanwhile.
-#![expect(
-    unsafe_code,
-    reason = "stores to mapped memory, and slices of anonymous memory"
-)]
+#![expect(unsafe_code, reason = "stores to mapped memory, and slices of anonymous memory")]
 
 use std::fs::File;
 use std::io;
@@ -32,12 +29,7 @@ impl FileMap {
     /// cannot.
     pub(crate) fn new(file: &File, len: usize) -> io::Result<(Self, FileWriter)> {
         let raw = Arc::new(MmapOptions::new().len(len).map_raw(file)?);
-        Ok((
-            Self {
-                raw: Arc::clone(&raw),
-            },
-            FileWriter { raw },
-        ))
+        Ok((Self { raw: Arc::clone(&raw) }, FileWriter { raw }))
     }
 
     /// Faults all pages in for writing, so that no append has to: `MADV_POPULATE_WRITE`.
@@ -110,12 +102,7 @@ pub(crate) fn ring(capacity: u64, start: u64) -> io::Result<(Writer, Reader)> {
         released: AtomicU64::new(start),
         stored: AtomicU64::new(start),
     });
-    Ok((
-        Writer {
-            ring: Arc::clone(&ring),
-        },
-        Reader { ring },
-    ))
+    Ok((Writer { ring: Arc::clone(&ring) }, Reader { ring }))
 }
 
 impl Ring {
@@ -153,11 +140,7 @@ impl Writer {
     /// If they exceed [`free`](Self::free).
     pub(crate) fn store(&mut self, bytes: &[u8]) {
         let len = store_core::length_u64(bytes.len());
-        assert!(
-            len <= self.free(),
-            "{len} bytes exceed the {} that are free",
-            self.free()
-        );
+        assert!(len <= self.free(), "{len} bytes exceed the {} that are free", self.free());
         let position = self.stored();
         let mut rest = bytes;
         for (place, size) in self.ring.pieces(position, len) {
@@ -178,9 +161,7 @@ impl Writer {
     pub(crate) fn read_back(&self, position: u64, out: &mut [u8]) -> bool {
         let len = store_core::length_u64(out.len());
         let stored = self.stored();
-        let kept = position
-            .checked_add(self.ring.capacity)
-            .is_some_and(|limit| limit >= stored);
+        let kept = position.checked_add(self.ring.capacity).is_some_and(|limit| limit >= stored);
         if !kept || position.checked_add(len).is_none_or(|end| end > stored) {
             return false;
         }

@@ -62,9 +62,7 @@ pub struct Hidden(pub(crate) Injected);
 impl Hidden {
     /// Faults that `faults` decides on.
     pub fn new(faults: Arc<dyn crate::Faults>) -> Self {
-        Self(Injected {
-            faults: Some(faults),
-        })
+        Self(Injected { faults: Some(faults) })
     }
 }
 
@@ -140,7 +138,7 @@ pub trait Observer: Send + Sync {
 pub struct CommitEvent {
     /// When it began, on [`monotonic`](crate::monotonic)'s clock.
     pub started: Nanos,
-    /// When `committed` moved.
+    /// When the bytes were there, right before `committed` moved and anyone was told.
     pub ended: Nanos,
     /// Where `committed` was.
     pub from: LogOffset,
@@ -155,7 +153,7 @@ pub struct CommitEvent {
 pub struct FlushEvent {
     /// When the first sync call began, on [`monotonic`](crate::monotonic)'s clock.
     pub started: Nanos,
-    /// When `flushed` moved.
+    /// When the last sync call had returned, right before `flushed` moved and anyone was told.
     pub ended: Nanos,
     /// Where `flushed` was.
     pub from: LogOffset,

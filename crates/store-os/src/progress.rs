@@ -77,10 +77,7 @@ impl Progress {
 
     pub(crate) fn set_committed(&self, end: LogOffset) {
         let before = self.committed.swap(end.get(), Ordering::SeqCst);
-        assert!(
-            before <= end.get(),
-            "committed went back from {before} to {end}"
-        );
+        assert!(before <= end.get(), "committed went back from {before} to {end}");
     }
 
     /// A sync that covers everything below `upto` begins.
@@ -168,12 +165,7 @@ impl Progress {
         let mut sleepers = self.sleepers();
         match sleepers.iter_mut().find(|sleeper| sleeper.ticket == ticket) {
             Some(sleeper) => sleeper.waker.clone_from(waker),
-            None => sleepers.push(Sleeper {
-                ticket,
-                end,
-                deadline,
-                waker: waker.clone(),
-            }),
+            None => sleepers.push(Sleeper { ticket, end, deadline, waker: waker.clone() }),
         }
         drop(sleepers);
         if deadline.is_some() {
@@ -190,10 +182,7 @@ impl Progress {
     pub(crate) fn wake_overdue(&self) -> Option<Nanos> {
         let now = monotonic();
         self.wake_futures(|sleeper| sleeper.deadline.is_some_and(|deadline| deadline <= now));
-        self.sleepers()
-            .iter()
-            .filter_map(|sleeper| sleeper.deadline)
-            .min()
+        self.sleepers().iter().filter_map(|sleeper| sleeper.deadline).min()
     }
 
     fn wake_everyone(&self) {

@@ -52,12 +52,8 @@ pub(crate) fn recover(
     mut found: impl FnMut(&[u8], QueueId, QueueOffset),
 ) -> Result<Recovered, OpenError> {
     let names = list(directory.segments(), options)?;
-    let mut scan = Scan {
-        options,
-        buffer: vec![0; WINDOW],
-        records: 0,
-        last_store: TimestampMs::default(),
-    };
+    let mut scan =
+        Scan { options, buffer: vec![0; WINDOW], records: 0, last_store: TimestampMs::default() };
     let mut segments = Vec::new();
     let mut torn = None;
     for (start, path) in &names {
@@ -71,9 +67,7 @@ pub(crate) fn recover(
     }
     let last_end = segments.last().map_or(LogOffset::ZERO, Segment::end);
     let end = torn.map_or(last_end, |torn: Torn| torn.at);
-    let start = segments
-        .first()
-        .map_or(LogOffset::ZERO, |segment| segment.start);
+    let start = segments.first().map_or(LogOffset::ZERO, |segment| segment.start);
     let mut torn_bytes = 0;
     if let Some(torn) = torn {
         torn_bytes = scan.cut(directory, &mut segments, torn)?;
@@ -101,8 +95,8 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
-/// The segments by their first offset. A last one without a byte is what a crash leaves between
-/// creating a file and giving it its length: it is removed.
+/// The segments by their first offset. Last ones without a byte are what a crash leaves between
+/// creating a file and giving it its length: they are removed.
 fn list(directory: &Path, options: &LogOptions) -> Result<Vec<(LogOffset, PathBuf)>, OpenError> {
     let listing = |error: &std::io::Error| Error::from_std(Op::List, directory, error);
     let mut names = Vec::new();
@@ -119,22 +113,15 @@ fn list(directory: &Path, options: &LogOptions) -> Result<Vec<(LogOffset, PathBu
     }
     names.sort_unstable();
     let expected = options.segment_size.bytes();
-    let lengths: Vec<u64> = names
-        .iter()
-        .map(|(_, path)| length(path))
-        .collect::<Result<_, _>>()?;
-    if lengths.last() == Some(&0) {
-        let (_, path) = names.pop().expect("there is a last length");
+    let mut lengths: Vec<u64> =
+        names.iter().map(|(_, path)| length(path)).collect::<Result<_, _>>()?;
+    while let Some((_, path)) = names.pop_if(|_| lengths.pop_if(|last| *last == 0).is_some()) {
         std::fs::remove_file(&path).map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
         sync_directory(directory)?;
     }
     for ((_, path), found) in names.iter().zip(lengths) {
         if found != expected {
-            return Err(OpenError::WrongLength {
-                path: path.clone(),
-                found,
-                expected,
-            });
+            return Err(OpenError::WrongLength { path: path.clone(), found, expected });
         }
     }
     for (earlier, later) in names.iter().zip(names.iter().skip(1)) {
@@ -273,11 +260,7 @@ impl Scan<'_> {
                 }
             }
             // The windows overlap, so that a record's first bytes are whole in one of them.
-            let step = if length_u64(len) == rest {
-                len
-            } else {
-                len - PROBE_LEN
-            };
+            let step = if length_u64(len) == rest { len } else { len - PROBE_LEN };
             at = LogOffset::new(at.get() + length_u64(step));
         }
         Ok(stray)
@@ -308,13 +291,9 @@ fn take_record(view: &RecordView<'_>, found: &mut impl FnMut(&[u8], QueueId, Que
 /// A record with v2's magic is not a torn tail, even if this version cannot read it.
 fn refuse_unsupported(segment: &Segment, at: LogOffset, found: Invalid) -> Result<(), OpenError> {
     match found {
-        Invalid::Decode(store_core::DecodeError::BadMagic {
-            found: magic @ V2_MAGIC,
-        }) => Err(OpenError::Unsupported {
-            path: segment.path().to_owned(),
-            at,
-            magic,
-        }),
+        Invalid::Decode(store_core::DecodeError::BadMagic { found: magic @ V2_MAGIC }) => {
+            Err(OpenError::Unsupported { path: segment.path().to_owned(), at, magic })
+        }
         _ => Ok(()),
     }
 }

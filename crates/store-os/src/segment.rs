@@ -60,25 +60,12 @@ impl Segment {
         stop: &AtomicBool,
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let size = options.segment_size;
-        let allocation = |errno| {
-            Error::new(
-                Op::Allocate {
-                    bytes: size.bytes(),
-                },
-                path,
-                errno,
-            )
-        };
-        options
-            .faults
-            .0
-            .before(Call::Allocate)
-            .map_err(allocation)?;
+        let allocation = |errno| Error::new(Op::Allocate { bytes: size.bytes() }, path, errno);
+        options.faults.0.before(Call::Allocate).map_err(allocation)?;
         // The length first: a file of another length would make RocketMQ refuse the whole store.
         ftruncate(&file, size.bytes()).map_err(allocation)?;
         allocate(&file, size, options.preallocate, stop).map_err(allocation)?;
-        file.sync_all()
-            .map_err(|error| Error::from_std(Op::Sync, path, &error))?;
+        file.sync_all().map_err(|error| Error::from_std(Op::Sync, path, &error))?;
         Self::finish(path, file, start, options)
     }
 
@@ -94,13 +81,7 @@ impl Segment {
         match fallocate(&file, FallocateFlags::empty(), 0, size.bytes()) {
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
             Err(errno) => {
-                return Err(Error::new(
-                    Op::Allocate {
-                        bytes: size.bytes(),
-                    },
-                    path,
-                    errno,
-                ));
+                return Err(Error::new(Op::Allocate { bytes: size.bytes() }, path, errno));
             }
         }
         Self::finish(path, file, start, options)
@@ -156,10 +137,8 @@ impl Segment {
 
     /// The same segment without its map, which is given back to the system.
     pub(crate) fn unmapped(&self) -> Result<Self, Error> {
-        let file = self
-            .file
-            .try_clone()
-            .map_err(|error| Error::from_std(Op::Open, &self.path, &error))?;
+        let file =
+            self.file.try_clone().map_err(|error| Error::from_std(Op::Open, &self.path, &error))?;
         Ok(Self {
             start: self.start,
             size: self.size,
@@ -198,9 +177,7 @@ impl Segment {
     ///
     /// One call, never repeated: a second one could succeed and lie (`docs/ASSUMPTIONS.md`).
     pub(crate) fn sync(&self, from: LogOffset, to: LogOffset) -> Result<(), Error> {
-        self.faults
-            .before(Call::Sync)
-            .map_err(|errno| Error::new(Op::Sync, &self.path, errno))?;
+        self.faults.before(Call::Sync).map_err(|errno| Error::new(Op::Sync, &self.path, errno))?;
         let result = match &self.map {
             Some(map) => {
                 let place = |offset: LogOffset| {
@@ -258,9 +235,7 @@ fn zero_fill(file: &File, bytes: u64, stop: &AtomicBool) -> Result<(), Errno> {
         if stop.load(Ordering::Relaxed) {
             return Err(Errno::CANCELED);
         }
-        let len = usize::try_from(bytes - at)
-            .unwrap_or(ZERO_CHUNK)
-            .min(ZERO_CHUNK);
+        let len = usize::try_from(bytes - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
         file.write_all_at(&zeroes[..len], at)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         at += store_core::length_u64(len);

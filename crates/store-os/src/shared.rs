@@ -109,9 +109,7 @@ impl Shared {
     }
 
     pub(crate) fn committed(&self) -> MutexGuard<'_, Mark> {
-        self.committed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn strategy(&self) -> MutexGuard<'_, Box<dyn FlushStrategy + Send>> {
@@ -155,11 +153,7 @@ impl Shared {
 
     /// Wakes the lane whose next action empties the staging ring.
     pub(crate) fn hurry_commit(&self) {
-        self.wake(if self.answers.uses_commit {
-            Lane::Commit
-        } else {
-            Lane::Flush
-        });
+        self.wake(if self.answers.uses_commit { Lane::Commit } else { Lane::Flush });
     }
 
     /// The append rolled into `tail.active`: makes it known to flushes and readers, and wakes the
@@ -178,11 +172,7 @@ impl Shared {
         let flushed = self.progress.flushed();
         let staged_upto = self.progress.committed();
         let tail = self.tail();
-        let committed = if self.staged.is_some() {
-            staged_upto
-        } else {
-            tail.wrote
-        };
+        let committed = if self.staged.is_some() { staged_upto } else { tail.wrote };
         Observed {
             marks: Watermarks::new(tail.wrote, committed, flushed),
             segment_start: tail.segment_start(),

@@ -45,13 +45,11 @@ impl Signal {
             let Ok(timeout) = remaining(until) else {
                 // Take back the mark of a sleeper; a permit that came meanwhile stays.
                 let _ =
-                    self.state
-                        .compare_exchange(WAITING, EMPTY, Ordering::SeqCst, Ordering::SeqCst);
+                    self.state.compare_exchange(WAITING, EMPTY, Ordering::SeqCst, Ordering::SeqCst);
                 return;
             };
             let from =
-                self.state
-                    .compare_exchange(EMPTY, WAITING, Ordering::SeqCst, Ordering::SeqCst);
+                self.state.compare_exchange(EMPTY, WAITING, Ordering::SeqCst, Ordering::SeqCst);
             if from != Err(NOTIFIED) {
                 sleep_on(&self.state, WAITING, timeout);
             }
@@ -63,11 +61,7 @@ impl Signal {
 pub(crate) fn remaining(until: Option<Nanos>) -> Result<Option<Nanos>, Passed> {
     let Some(until) = until else { return Ok(None) };
     let left = until.since(monotonic());
-    if left.get() > 0 {
-        Ok(Some(left))
-    } else {
-        Err(Passed)
-    }
+    if left.get() > 0 { Ok(Some(left)) } else { Err(Passed) }
 }
 
 /// The deadline has passed.
@@ -109,10 +103,7 @@ mod tests {
         signal.wait(None);
         let soon = monotonic().after(Nanos::from_millis(1));
         signal.wait(Some(soon));
-        assert!(
-            monotonic() >= soon,
-            "the second permit was the first one again"
-        );
+        assert!(monotonic() >= soon, "the second permit was the first one again");
         assert_eq!(signal.state.load(Ordering::SeqCst), EMPTY);
     }
 

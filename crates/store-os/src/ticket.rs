@@ -37,26 +37,13 @@ struct Pending {
 impl Ticket {
     /// A ticket for a record whose promise already holds.
     pub(crate) fn ready(appended: Appended) -> Self {
-        Self {
-            appended,
-            pending: None,
-        }
+        Self { appended, pending: None }
     }
 
     /// A ticket for a record that is to be flushed.
     pub(crate) fn flushing(shared: Arc<Shared>, appended: Appended) -> Self {
-        let deadline = shared
-            .answers
-            .timeout
-            .map(|timeout| monotonic().after(timeout));
-        Self {
-            appended,
-            pending: Some(Pending {
-                shared,
-                deadline,
-                registered: None,
-            }),
-        }
+        let deadline = shared.answers.timeout.map(|timeout| monotonic().after(timeout));
+        Self { appended, pending: Some(Pending { shared, deadline, registered: None }) }
     }
 
     /// Where the record went.
@@ -66,13 +53,9 @@ impl Ticket {
 
     /// Whether waiting would return at once.
     pub fn is_done(&self) -> bool {
-        self.pending.as_ref().is_none_or(|pending| {
-            pending
-                .shared
-                .progress
-                .outcome(self.appended.end())
-                .is_some()
-        })
+        self.pending
+            .as_ref()
+            .is_none_or(|pending| pending.shared.progress.outcome(self.appended.end()).is_some())
     }
 
     /// Blocks until the record is acknowledged.
@@ -84,10 +67,7 @@ impl Ticket {
     /// The record is in the log in every case.
     pub fn wait(self) -> Result<Appended, AckError> {
         if let Some(pending) = &self.pending {
-            pending
-                .shared
-                .progress
-                .wait(self.appended.end(), pending.deadline)?;
+            pending.shared.progress.wait(self.appended.end(), pending.deadline)?;
         }
         Ok(self.appended)
     }
@@ -122,10 +102,7 @@ impl Future for Ticket {
         if let Some(outcome) = progress.outcome(end) {
             return Poll::Ready(outcome.map(|()| appended));
         }
-        if pending
-            .deadline
-            .is_some_and(|deadline| deadline <= monotonic())
-        {
+        if pending.deadline.is_some_and(|deadline| deadline <= monotonic()) {
             return Poll::Ready(Err(AckError::FlushTimedOut));
         }
         Poll::Pending
@@ -134,12 +111,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(Pending {
-            shared,
-            registered: Some(ticket),
-            ..
-        }) = &self.pending
-        {
+        if let Some(Pending { shared, registered: Some(ticket), .. }) = &self.pending {
             shared.progress.unregister(*ticket);
         }
     }

@@ -13,14 +13,12 @@ impl Turn {
     pub(crate) fn take(&self) -> bool {
         loop {
             let taken =
-                self.state
-                    .compare_exchange(FREE, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
+                self.state.compare_exchange(FREE, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
             if taken.is_ok() {
                 return true;
             }
             let noted =
-                self.state
-                    .compare_exchange(TAKEN, NOTED, Ordering::SeqCst, Ordering::SeqCst);
+                self.state.compare_exchange(TAKEN, NOTED, Ordering::SeqCst, Ordering::SeqCst);
             if noted != Err(FREE) {
                 return false;
             }

@@ -103,14 +103,9 @@ impl CommitRealtime {
     fn pass(&mut self, now: Nanos, seen: &Observed) -> Action {
         self.woken = false;
         let (committed, wrote) = (seen.marks.committed(), seen.marks.wrote());
-        let thorough = self
-            .last_commit
-            .map_or(now, |last| last.after(self.config.commit_thorough_interval));
-        let least_pages = if now < thorough {
-            self.config.commit_least_pages
-        } else {
-            0
-        };
+        let thorough =
+            self.last_commit.map_or(now, |last| last.after(self.config.commit_thorough_interval));
+        let least_pages = if now < thorough { self.config.commit_least_pages } else { 0 };
         if is_worth_a_pass(committed, wrote, seen.segment_start, least_pages) {
             return self.commit(wrote);
         }
@@ -262,21 +257,10 @@ mod tests {
         wake_on_append: true,
         flush: FLUSH,
     };
-    const UNWOKEN: Config = Config {
-        wake_on_append: false,
-        ..WOKEN
-    };
-    const UNTIMED: Config = Config {
-        flush: flush_realtime::Config {
-            timed: false,
-            ..FLUSH
-        },
-        ..WOKEN
-    };
-    const DEVICE: Device = Device {
-        commit: ms(1),
-        ..Device::with_sync(ms(10))
-    };
+    const UNWOKEN: Config = Config { wake_on_append: false, ..WOKEN };
+    const UNTIMED: Config =
+        Config { flush: flush_realtime::Config { timed: false, ..FLUSH }, ..WOKEN };
+    const DEVICE: Device = Device { commit: ms(1), ..Device::with_sync(ms(10)) };
     const FOUR_PAGES: u32 = 4 * 4096;
 
     fn sim(config: Config) -> Sim<CommitRealtime> {
@@ -300,29 +284,16 @@ mod tests {
 
     #[test]
     fn an_interval_of_zero_is_refused_on_either_lane() {
-        let error = CommitRealtime::new(Config {
-            commit_interval: ms(0),
-            ..WOKEN
-        })
-        .unwrap_err();
+        let error = CommitRealtime::new(Config { commit_interval: ms(0), ..WOKEN }).unwrap_err();
         assert_eq!(error, ConfigError::ZeroCommitInterval);
-        assert_eq!(
-            error.to_string(),
-            "a commit interval of 0 leaves no pause between passes"
-        );
+        assert_eq!(error.to_string(), "a commit interval of 0 leaves no pause between passes");
         assert!(error.source().is_none());
         let error = CommitRealtime::new(Config {
-            flush: flush_realtime::Config {
-                interval: ms(0),
-                ..FLUSH
-            },
+            flush: flush_realtime::Config { interval: ms(0), ..FLUSH },
             ..WOKEN
         })
         .unwrap_err();
-        assert_eq!(
-            error,
-            ConfigError::Flush(flush_realtime::ConfigError::ZeroInterval)
-        );
+        assert_eq!(error, ConfigError::Flush(flush_realtime::ConfigError::ZeroInterval));
         assert_eq!(error.to_string(), "the flush lane cannot be configured so");
         assert_eq!(
             error.source().unwrap().to_string(),
@@ -375,10 +346,7 @@ mod tests {
 
     #[test]
     fn without_wakes_a_pass_comes_one_interval_after_the_last_ended() {
-        let device = Device {
-            commit: ms(20),
-            ..DEVICE
-        };
+        let device = Device { commit: ms(20), ..DEVICE };
         let strategy = CommitRealtime::new(UNWOKEN).unwrap();
         let mut sim = Sim::new(strategy, device);
         for at in [10, 210, 421] {
@@ -420,17 +388,11 @@ mod tests {
 
     #[test]
     fn one_pass_uses_a_wake_up() {
-        let mut strategy = CommitRealtime::new(Config {
-            commit_thorough_interval: ms(1000),
-            ..WOKEN
-        })
-        .unwrap();
+        let mut strategy =
+            CommitRealtime::new(Config { commit_thorough_interval: ms(1000), ..WOKEN }).unwrap();
         let _ = strategy.poll(Lane::Commit, ms(0), &seen(1, 0, 0));
         strategy.on_done(Lane::Commit, ms(0), &seen(1, 1, 0));
-        let woken = Observed {
-            woken: true,
-            ..seen(2, 1, 0)
-        };
+        let woken = Observed { woken: true, ..seen(2, 1, 0) };
         let second_pass = Action::Sleep(ms(250));
         assert_eq!(strategy.poll(Lane::Commit, ms(50), &woken), second_pass);
         let action = strategy.poll(Lane::Commit, ms(60), &seen(2, 1, 0));
@@ -439,10 +401,7 @@ mod tests {
 
     #[test]
     fn the_lane_comes_back_as_soon_as_a_thorough_pass_is_due() {
-        let mut sim = sim(Config {
-            commit_thorough_interval: ms(450),
-            ..WOKEN
-        });
+        let mut sim = sim(Config { commit_thorough_interval: ms(450), ..WOKEN });
         sim.append(ms(0), 1, Wait::Yes);
         sim.append(ms(50), 1, Wait::Yes);
         sim.run_until(ms(1000));
@@ -455,10 +414,7 @@ mod tests {
 
     #[test]
     fn zero_least_pages_commit_each_byte_when_woken() {
-        let mut sim = sim(Config {
-            commit_least_pages: 0,
-            ..WOKEN
-        });
+        let mut sim = sim(Config { commit_least_pages: 0, ..WOKEN });
         for at in [0, 50, 60] {
             sim.append(ms(at), 1, Wait::Yes);
         }
@@ -468,10 +424,7 @@ mod tests {
 
     #[test]
     fn a_full_segment_is_committed_with_fewer_than_least_pages() {
-        let device = Device {
-            segment: SegmentSize::new(2 * PAGE_SIZE).unwrap(),
-            ..DEVICE
-        };
+        let device = Device { segment: SegmentSize::new(2 * PAGE_SIZE).unwrap(), ..DEVICE };
         let mut sim = Sim::new(CommitRealtime::default(), device);
         sim.append(ms(0), 5000, Wait::Yes);
         sim.append(ms(50), 5000, Wait::Yes);
@@ -483,10 +436,7 @@ mod tests {
     #[test]
     fn a_full_segment_that_is_committed_is_not_committed_again() {
         let mut strategy = CommitRealtime::default();
-        let seen = Observed {
-            segment_start: LogOffset::new(8192),
-            ..seen(5000, 5000, 0)
-        };
+        let seen = Observed { segment_start: LogOffset::new(8192), ..seen(5000, 5000, 0) };
         let action = strategy.poll(Lane::Commit, ms(0), &seen);
         assert_eq!(action, Action::Sleep(ms(200)));
     }
@@ -494,10 +444,7 @@ mod tests {
     #[test]
     fn a_wake_during_a_commit_makes_a_pass_right_behind_it() {
         for nosy in [false, true] {
-            let device = Device {
-                commit: ms(20),
-                ..DEVICE
-            };
+            let device = Device { commit: ms(20), ..DEVICE };
             let mut sim = Sim::new(CommitRealtime::default(), device);
             if nosy {
                 sim = sim.nosy(ms(1));
@@ -542,10 +489,7 @@ mod tests {
 
     #[test]
     fn a_slow_sync_delays_no_commit() {
-        let device = Device {
-            sync: ms(2000),
-            ..DEVICE
-        };
+        let device = Device { sync: ms(2000), ..DEVICE };
         let mut sim = Sim::new(CommitRealtime::default(), device);
         sim.load(ms(0), ms(10_000), ms(1), 1024, Wait::Yes);
         sim.run_until(ms(10_000));
@@ -588,11 +532,7 @@ mod tests {
 
     #[test]
     fn a_drain_during_a_commit_and_a_sync_lets_both_end_and_takes_the_rest() {
-        let device = Device {
-            commit: ms(20),
-            sync: ms(50),
-            ..DEVICE
-        };
+        let device = Device { commit: ms(20), sync: ms(50), ..DEVICE };
         let mut sim = Sim::new(CommitRealtime::default(), device);
         for at in [0, 499, 510] {
             sim.append(ms(at), 1, Wait::Yes);
@@ -606,10 +546,7 @@ mod tests {
     #[test]
     fn in_a_drain_the_flush_lane_does_not_wait_for_the_commit_lane() {
         let mut strategy = CommitRealtime::default();
-        let draining = |observed| Observed {
-            draining: true,
-            ..observed
-        };
+        let draining = |observed| Observed { draining: true, ..observed };
         let all = LogOffset::new(300);
         let staged = draining(seen(300, 100, 100));
         let commit = strategy.poll(Lane::Commit, ms(0), &staged);

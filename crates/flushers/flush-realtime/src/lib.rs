@@ -74,10 +74,7 @@ impl FlushRealtime {
         if config.interval == Nanos::new(0) {
             return Err(ConfigError::ZeroInterval);
         }
-        Ok(Self {
-            config,
-            ..Self::default()
-        })
+        Ok(Self { config, ..Self::default() })
     }
 
     fn poll_flush(&mut self, now: Nanos, seen: &Observed) -> Action {
@@ -93,9 +90,7 @@ impl FlushRealtime {
                 Action::Done
             };
         }
-        let next_pass = *self
-            .next_pass
-            .get_or_insert(now.after(self.config.interval));
+        let next_pass = *self.next_pass.get_or_insert(now.after(self.config.interval));
         if now < next_pass && !self.woken {
             return Action::Sleep(next_pass);
         }
@@ -115,9 +110,7 @@ impl FlushRealtime {
     /// The least pages of a pass at `now`; zero makes it thorough.
     fn least_pages_now(&mut self, now: Nanos) -> u64 {
         let config = self.config;
-        let due = self
-            .last_thorough
-            .map(|last| last.after(config.thorough_interval));
+        let due = self.last_thorough.map(|last| last.after(config.thorough_interval));
         if due.is_some_and(|due| now < due) {
             return config.least_pages;
         }
@@ -257,11 +250,7 @@ mod tests {
         timed: true,
         wake_on_append: false,
     };
-    const WOKEN: Config = Config {
-        timed: false,
-        wake_on_append: true,
-        ..TIMED
-    };
+    const WOKEN: Config = Config { timed: false, wake_on_append: true, ..TIMED };
     const FOUR_PAGES: u32 = 4 * 4096;
 
     fn sim(config: Config) -> Sim<FlushRealtime> {
@@ -278,16 +267,10 @@ mod tests {
 
     #[test]
     fn an_interval_of_zero_is_refused() {
-        let config = Config {
-            interval: ms(0),
-            ..TIMED
-        };
+        let config = Config { interval: ms(0), ..TIMED };
         let error = FlushRealtime::new(config).unwrap_err();
         assert_eq!(error, ConfigError::ZeroInterval);
-        assert_eq!(
-            error.to_string(),
-            "an interval of 0 leaves no pause between passes"
-        );
+        assert_eq!(error.to_string(), "an interval of 0 leaves no pause between passes");
     }
 
     #[test]
@@ -303,11 +286,7 @@ mod tests {
     fn a_timed_lane_is_woken_by_nothing() {
         let appended = Event::Appended(Wait::Yes);
         let wakes = |timed, wake_on_append, lane, event| {
-            let config = Config {
-                timed,
-                wake_on_append,
-                ..TIMED
-            };
+            let config = Config { timed, wake_on_append, ..TIMED };
             FlushRealtime::new(config).unwrap().wakes(lane, event)
         };
         for wake_on_append in [false, true] {
@@ -348,11 +327,7 @@ mod tests {
         sim.run_until(ms(2000));
         // The sync from 500 to 510 shifts the passes by 10 ms, the next one by another 10 ms.
         let pages = 4 * PAGE_SIZE;
-        let expect = [
-            (ms(500), pages),
-            (ms(1010), 2 * pages),
-            (ms(1520), 3 * pages),
-        ];
+        let expect = [(ms(500), pages), (ms(1010), 2 * pages), (ms(1520), 3 * pages)];
         assert_eq!(sim.syncs(), expect);
     }
 
@@ -367,10 +342,7 @@ mod tests {
 
     #[test]
     fn page_boundaries_count_and_not_bytes() {
-        let mut sim = sim(Config {
-            least_pages: 1,
-            ..TIMED
-        });
+        let mut sim = sim(Config { least_pages: 1, ..TIMED });
         sim.append(ms(0), 4095, Wait::Yes);
         sim.append(ms(600), 1, Wait::Yes);
         sim.run_until(ms(2000));
@@ -379,10 +351,7 @@ mod tests {
 
     #[test]
     fn zero_least_pages_flush_one_byte_at_each_pass() {
-        let mut sim = sim(Config {
-            least_pages: 0,
-            ..TIMED
-        });
+        let mut sim = sim(Config { least_pages: 0, ..TIMED });
         for at in [0, 600, 1100] {
             sim.append(ms(at), 1, Wait::Yes);
         }
@@ -415,29 +384,18 @@ mod tests {
             ..Observed::default()
         };
         let mut strategy = FlushRealtime::default();
-        assert_eq!(
-            strategy.poll(Lane::Flush, ms(0), &seen),
-            Action::Sleep(ms(500))
-        );
-        assert_eq!(
-            strategy.poll(Lane::Flush, ms(500), &seen),
-            Action::Sleep(ms(1000))
-        );
+        assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), Action::Sleep(ms(500)));
+        assert_eq!(strategy.poll(Lane::Flush, ms(500), &seen), Action::Sleep(ms(1000)));
     }
 
     #[test]
     fn only_committed_bytes_are_flushed() {
         let at = LogOffset::new;
-        let seen = Observed {
-            marks: Watermarks::new(at(300), at(200), at(100)),
-            ..Observed::default()
-        };
+        let seen =
+            Observed { marks: Watermarks::new(at(300), at(200), at(100)), ..Observed::default() };
         let mut strategy = FlushRealtime::default();
         let _ = strategy.poll(Lane::Flush, ms(0), &seen);
-        assert_eq!(
-            strategy.poll(Lane::Flush, ms(500), &seen),
-            Action::Flush(at(200))
-        );
+        assert_eq!(strategy.poll(Lane::Flush, ms(500), &seen), Action::Flush(at(200)));
     }
 
     #[test]
@@ -519,10 +477,7 @@ mod tests {
     #[test]
     fn one_pass_uses_a_wake_up() {
         let mut strategy = FlushRealtime::new(WOKEN).unwrap();
-        let woken = Observed {
-            woken: true,
-            ..Observed::default()
-        };
+        let woken = Observed { woken: true, ..Observed::default() };
         let second_pass = Action::Sleep(ms(550));
         assert_eq!(strategy.poll(Lane::Flush, ms(50), &woken), second_pass);
         let action = strategy.poll(Lane::Flush, ms(60), &Observed::default());
@@ -576,10 +531,7 @@ mod tests {
             ..Observed::default()
         };
         let mut strategy = FlushRealtime::default();
-        assert_eq!(
-            strategy.poll(Lane::Flush, ms(0), &seen),
-            Action::Flush(at(300))
-        );
+        assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), Action::Flush(at(300)));
         assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), Action::Idle);
     }
 

@@ -14,10 +14,7 @@ impl Driver {
     /// Notes that an action begins that ends `cost` later.
     pub(crate) fn begin(&mut self, now: Nanos, cost: Nanos, upto: LogOffset) -> State {
         self.steps.push((now, upto.get()));
-        State::UnderWay {
-            upto,
-            ends: now.after(cost),
-        }
+        State::UnderWay { upto, ends: now.after(cost) }
     }
 }
 
@@ -31,8 +28,6 @@ pub(crate) enum State {
 impl Default for State {
     /// Every lane is polled once at the start.
     fn default() -> Self {
-        Self::Resting {
-            until: Some(Nanos::new(0)),
-        }
+        Self::Resting { until: Some(Nanos::new(0)) }
     }
 }

@@ -33,11 +33,7 @@ pub struct Device {
 impl Device {
     /// A device that commits at once and syncs in `sync`, under segments of RocketMQ's size.
     pub const fn with_sync(sync: Nanos) -> Self {
-        Self {
-            commit: Nanos::new(0),
-            segment: SegmentSize::ROCKETMQ_DEFAULT,
-            sync,
-        }
+        Self { commit: Nanos::new(0), segment: SegmentSize::ROCKETMQ_DEFAULT, sync }
     }
 }
 
@@ -279,10 +275,7 @@ impl<S: FlushStrategy> Sim<S> {
         Observed {
             marks: self.marks,
             segment_start: self.device.segment.start_of(self.marks.wrote()),
-            wanted: waiters
-                .clone()
-                .next_back()
-                .map_or(LogOffset::ZERO, |last| last.end),
+            wanted: waiters.clone().next_back().map_or(LogOffset::ZERO, |last| last.end),
             waiting: length_u64(waiters.count()),
             waiting_since: first.map(|first| first.appended),
             woken,
@@ -297,21 +290,10 @@ impl<S: FlushStrategy> Sim<S> {
             let placement = place(self.device.segment, self.marks.wrote(), len);
             let (Placement::Fits { at: start } | Placement::Roll { at: start, .. }) =
                 placement.expect("the test's records fit its segments");
-            let end = start
-                .checked_add(len.into())
-                .expect("the test's log is short");
-            self.records.push(Record {
-                appended: at,
-                committed: None,
-                end,
-                flushed: None,
-                wait,
-            });
-            let committed = if self.strategy.uses(Lane::Commit) {
-                self.marks.committed()
-            } else {
-                end
-            };
+            let end = start.checked_add(len.into()).expect("the test's log is short");
+            self.records.push(Record { appended: at, committed: None, end, flushed: None, wait });
+            let committed =
+                if self.strategy.uses(Lane::Commit) { self.marks.committed() } else { end };
             self.advance(Watermarks::new(end, committed, self.marks.flushed()));
             self.wake(Event::Appended(wait));
         }

@@ -58,11 +58,7 @@ pub fn check_random_loads<S: FlushStrategy + Clone>(
             assert_eq!(sim.marks().flushed(), sim.marks().wrote(), "seed {seed}");
             (sim.commits(), sim.syncs())
         };
-        assert_eq!(
-            run(None),
-            run(Some(ms(3))),
-            "seed {seed}: nosy polls matter"
-        );
+        assert_eq!(run(None), run(Some(ms(3))), "seed {seed}: nosy polls matter");
     }
 }
 

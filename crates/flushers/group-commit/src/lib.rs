@@ -63,19 +63,14 @@ impl GroupCommit {
     ///
     /// If every append would time out under `config`.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
-        let Config {
-            timeout, gather, ..
-        } = config;
+        let Config { timeout, gather, .. } = config;
         if timeout == Nanos::new(0) {
             return Err(ConfigError::ZeroTimeout);
         }
         if gather >= timeout {
             return Err(ConfigError::GatherReachesTimeout { gather, timeout });
         }
-        Ok(Self {
-            config,
-            ..Self::default()
-        })
+        Ok(Self { config, ..Self::default() })
     }
 
     fn poll_flush(&mut self, now: Nanos, seen: &Observed) -> Action {
@@ -103,13 +98,9 @@ impl GroupCommit {
 
     /// Until when to gather, if enough producers wait; that may be over already.
     fn gather_end(&self, seen: &Observed) -> Option<Nanos> {
-        let Config {
-            gather, siblings, ..
-        } = self.config;
+        let Config { gather, siblings, .. } = self.config;
         let enough = seen.waiting >= siblings.max(2);
-        seen.waiting_since
-            .filter(|_| enough)
-            .map(|since| since.after(gather))
+        seen.waiting_since.filter(|_| enough).map(|since| since.after(gather))
     }
 }
 
@@ -171,11 +162,7 @@ pub struct Config {
 impl Default for Config {
     /// RocketMQ's timeout and `PostgreSQL`'s gathering, which is off.
     fn default() -> Self {
-        Self {
-            timeout: Nanos::from_millis(5000),
-            gather: Nanos::new(0),
-            siblings: 5,
-        }
+        Self { timeout: Nanos::from_millis(5000), gather: Nanos::new(0), siblings: 5 }
     }
 }
 
@@ -211,11 +198,7 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 fn idle_or_done(seen: &Observed) -> Action {
-    if seen.draining {
-        Action::Done
-    } else {
-        Action::Idle
-    }
+    if seen.draining { Action::Done } else { Action::Idle }
 }
 
 #[cfg(test)]
@@ -230,12 +213,7 @@ mod tests {
     use super::*;
 
     fn gathering(gather: Nanos, siblings: u64) -> GroupCommit {
-        GroupCommit::new(Config {
-            gather,
-            siblings,
-            ..Config::default()
-        })
-        .unwrap()
+        GroupCommit::new(Config { gather, siblings, ..Config::default() }).unwrap()
     }
 
     fn sim(strategy: GroupCommit) -> Sim<GroupCommit> {
@@ -260,11 +238,7 @@ mod tests {
     #[test]
     fn a_config_under_which_every_append_times_out_is_refused() {
         let new = |timeout, gather| {
-            let config = Config {
-                timeout,
-                gather,
-                ..Config::default()
-            };
+            let config = Config { timeout, gather, ..Config::default() };
             GroupCommit::new(config).map(|strategy| strategy.config.timeout)
         };
         assert_eq!(new(ms(0), ms(0)), Err(ConfigError::ZeroTimeout));
@@ -307,11 +281,8 @@ mod tests {
         let mut strategy = GroupCommit::default();
         assert!(strategy.uses(Lane::Flush));
         assert!(!strategy.uses(Lane::Commit));
-        let mut seen = Observed {
-            marks: marks(100, 0),
-            wanted: LogOffset::new(100),
-            ..Observed::default()
-        };
+        let mut seen =
+            Observed { marks: marks(100, 0), wanted: LogOffset::new(100), ..Observed::default() };
         assert_eq!(strategy.poll(Lane::Commit, ms(0), &seen), Action::Idle);
         seen.draining = true;
         assert_eq!(strategy.poll(Lane::Commit, ms(0), &seen), Action::Done);
@@ -360,11 +331,8 @@ mod tests {
 
     #[test]
     fn bytes_that_nobody_asked_for_are_left_alone() {
-        let seen = Observed {
-            marks: marks(200, 100),
-            wanted: LogOffset::new(100),
-            ..Observed::default()
-        };
+        let seen =
+            Observed { marks: marks(200, 100), wanted: LogOffset::new(100), ..Observed::default() };
         let mut strategy = GroupCommit::default();
         assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), Action::Idle);
     }
@@ -372,11 +340,7 @@ mod tests {
     #[test]
     fn a_wake_that_a_sync_has_covered_asks_for_nothing_more() {
         let mut strategy = GroupCommit::default();
-        let mut seen = Observed {
-            marks: marks(100, 0),
-            woken: true,
-            ..Observed::default()
-        };
+        let mut seen = Observed { marks: marks(100, 0), woken: true, ..Observed::default() };
         let everything = Action::Flush(LogOffset::new(100));
         assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), everything);
         assert_eq!(strategy.poll(Lane::Flush, ms(1), &seen), Action::Idle);
@@ -465,11 +429,8 @@ mod tests {
 
     #[test]
     fn those_who_gave_up_are_flushed_without_a_gather() {
-        let seen = Observed {
-            marks: marks(100, 0),
-            wanted: LogOffset::new(100),
-            ..Observed::default()
-        };
+        let seen =
+            Observed { marks: marks(100, 0), wanted: LogOffset::new(100), ..Observed::default() };
         let everything = Action::Flush(LogOffset::new(100));
         let mut strategy = gathering(ms(5), 0);
         assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), everything);
@@ -478,11 +439,7 @@ mod tests {
     #[test]
     fn a_drain_flushes_what_nobody_asked_for() {
         let mut strategy = GroupCommit::default();
-        let mut seen = Observed {
-            marks: marks(100, 0),
-            draining: true,
-            ..Observed::default()
-        };
+        let mut seen = Observed { marks: marks(100, 0), draining: true, ..Observed::default() };
         let everything = Action::Flush(LogOffset::new(100));
         assert_eq!(strategy.poll(Lane::Flush, ms(0), &seen), everything);
         assert_eq!(strategy.poll(Lane::Flush, ms(1), &seen), Action::Idle);

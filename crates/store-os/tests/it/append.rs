@@ -64,10 +64,7 @@ fn the_files_hold_exactly_the_records_and_blanks() {
     for kind in Kind::ALL {
         for preallocate in [Preallocate::Fallocate, Preallocate::Zero] {
             let root = tempfile::tempdir().unwrap();
-            let options = LogOptions {
-                preallocate,
-                ..small()
-            };
+            let options = LogOptions { preallocate, ..small() };
             let size = options.segment_size;
             let log = kind.open(root.path(), options);
             let handle = queue(&log, "T");
@@ -75,10 +72,7 @@ fn the_files_hold_exactly_the_records_and_blanks() {
             let mut end = LogOffset::ZERO;
             for number in 0..150 {
                 let bytes = body(number * 7919);
-                let message = Message {
-                    body: &bytes,
-                    ..Message::default()
-                };
+                let message = Message { body: &bytes, ..Message::default() };
                 let appended = put(&log, &handle, &bytes);
                 if let Placement::Roll { blank_len, at, .. } =
                     place(size, end, appended.len).unwrap()
@@ -89,10 +83,8 @@ fn the_files_hold_exactly_the_records_and_blanks() {
                 }
                 assert_eq!(appended.offset, end);
                 let mut out = vec![0; 4096];
-                let to = Destination {
-                    topic: Topic::new(b"T").unwrap(),
-                    queue_id: QueueId::new(0),
-                };
+                let to =
+                    Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
                 model.extend_from_slice(encode(to, &message, &mut out).unwrap().place(&Placed {
                     log_offset: end,
                     queue_offset: QueueOffset::new(number),
@@ -109,16 +101,10 @@ fn the_files_hold_exactly_the_records_and_blanks() {
                 start = start.checked_add(size.bytes()).unwrap();
             }
             model.resize(found.len(), 0);
-            assert!(
-                model == found,
-                "{kind:?}, {preallocate:?}: the bytes differ"
-            );
+            assert!(model == found, "{kind:?}, {preallocate:?}: the bytes differ");
             let files = fs::read_dir(root.path().join("commitlog")).unwrap().count();
             let full = usize::try_from(start.get() / size.bytes()).unwrap();
-            assert_eq!(
-                files, full,
-                "{kind:?}: the segment made ahead is removed on closing"
-            );
+            assert_eq!(files, full, "{kind:?}: the segment made ahead is removed on closing");
         }
     }
 }
@@ -134,19 +120,11 @@ fn what_cannot_fit_is_refused_before_anything_is_written() {
         put(&log, &handle, b"first");
         let before = log.marks().wrote();
         let append = |bytes: &[u8]| {
-            let message = Message {
-                body: bytes,
-                ..Message::default()
-            };
-            log.append(&handle, &message, Wait::Yes)
-                .map(|ticket| ticket.appended())
-                .unwrap_err()
+            let message = Message { body: bytes, ..Message::default() };
+            log.append(&handle, &message, Wait::Yes).map(|ticket| ticket.appended()).unwrap_err()
         };
         assert!(matches!(append(&[0; 16 << 10]), AppendError::TooLarge(_)));
-        let too_long = AppendError::BodyTooLong {
-            len: 20 * 1024 + 1,
-            max: 20 * 1024,
-        };
+        let too_long = AppendError::BodyTooLong { len: 20 * 1024 + 1, max: 20 * 1024 };
         assert_eq!(append(&vec![0; (20 << 10) + 1]), too_long);
         assert_eq!(log.marks().wrote(), before);
         assert_eq!(handle.next_offset(), QueueOffset::new(1));
@@ -158,13 +136,9 @@ fn what_cannot_fit_is_refused_before_anything_is_written() {
 #[test]
 fn a_queue_of_another_log_is_refused() {
     let roots = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let logs = roots
-        .each_ref()
-        .map(|root| Kind::Sync(Io::Positioned).open(root.path(), small()));
+    let logs = roots.each_ref().map(|root| Kind::Sync(Io::Positioned).open(root.path(), small()));
     let foreign = queue(&logs[0], "T");
-    let refused = logs[1]
-        .append(&foreign, &Message::default(), Wait::Yes)
-        .unwrap_err();
+    let refused = logs[1].append(&foreign, &Message::default(), Wait::Yes).unwrap_err();
     assert_eq!(refused, AppendError::ForeignQueue);
 }
 
@@ -174,16 +148,9 @@ fn prepared_and_rolled_back_messages_take_no_queue_offset() {
     let log = Kind::Sync(Io::Positioned).open(root.path(), small());
     let handle = queue(&log, "T");
     let offsets: Vec<_> = [0, 4, 8, 12, 0]
-        .map(|bits| Message {
-            sys_flag: SysFlag::new(bits),
-            ..Message::default()
-        })
+        .map(|bits| Message { sys_flag: SysFlag::new(bits), ..Message::default() })
         .iter()
-        .map(|message| {
-            log.append_and_wait(&handle, message, Wait::Yes)
-                .unwrap()
-                .unwrap()
-        })
+        .map(|message| log.append_and_wait(&handle, message, Wait::Yes).unwrap().unwrap())
         .map(|appended| appended.queue_offset.get())
         .collect();
     assert_eq!(offsets, [0, 0, 1, 0, 2]);
@@ -191,11 +158,7 @@ fn prepared_and_rolled_back_messages_take_no_queue_offset() {
 
 #[test]
 fn asynchronous_appends_become_durable_without_anyone_waiting() {
-    for kind in [
-        Kind::Timed(Io::Mapped),
-        Kind::Timed(Io::Positioned),
-        Kind::Staged,
-    ] {
+    for kind in [Kind::Timed(Io::Mapped), Kind::Timed(Io::Positioned), Kind::Staged] {
         let root = tempfile::tempdir().unwrap();
         let log = kind.open(root.path(), small());
         let handle = queue(&log, "T");

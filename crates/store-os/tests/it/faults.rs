@@ -32,10 +32,7 @@ fn a_failed_sync_is_final_under_every_strategy() {
         let root = tempfile::tempdir().unwrap();
         let (log, injector) = failing(kind, root.path(), Call::Sync);
         let handle = queue(&log, "T");
-        let message = Message {
-            body: &[7; 5000],
-            ..Message::default()
-        };
+        let message = Message { body: &[7; 5000], ..Message::default() };
         let poison = loop {
             match log.append_and_wait(&handle, &message, Wait::Yes) {
                 Ok(Ok(appended)) => assert!(
@@ -48,41 +45,18 @@ fn a_failed_sync_is_final_under_every_strategy() {
                 other => panic!("{kind:?}: {other:?}"),
             }
         };
-        assert_eq!(
-            (poison.first.op, poison.first.source),
-            (Op::Sync, Errno::IO),
-            "{kind:?}"
-        );
+        assert_eq!((poison.first.op, poison.first.source), (Op::Sync, Errno::IO), "{kind:?}");
         let flushed = log.marks().flushed();
         let syncs = injector.count(Call::Sync);
         injector.heal();
         for _ in 0..3 {
-            let refused = log
-                .append(&handle, &message, Wait::Yes)
-                .map(|_| ())
-                .unwrap_err();
+            let refused = log.append(&handle, &message, Wait::Yes).map(|_| ()).unwrap_err();
             assert_eq!(refused, AppendError::Poisoned(poison.clone()), "{kind:?}");
         }
-        assert_eq!(
-            log.marks().flushed(),
-            flushed,
-            "{kind:?}: flushed is frozen"
-        );
+        assert_eq!(log.marks().flushed(), flushed, "{kind:?}: flushed is frozen");
         let wrote = log.marks().wrote();
-        assert_eq!(
-            log.close(),
-            Err(CloseError::Poisoned {
-                flushed,
-                wrote,
-                poison
-            }),
-            "{kind:?}"
-        );
-        assert_eq!(
-            injector.count(Call::Sync),
-            syncs,
-            "{kind:?}: a sync was tried again"
-        );
+        assert_eq!(log.close(), Err(CloseError::Poisoned { flushed, wrote, poison }), "{kind:?}");
+        assert_eq!(injector.count(Call::Sync), syncs, "{kind:?}: a sync was tried again");
         let reopened = kind.open(root.path(), small());
         assert!(reopened.recovery().end >= flushed, "{kind:?}");
         assert!(reopened.recovery().unclean, "{kind:?}");
@@ -92,33 +66,15 @@ fn a_failed_sync_is_final_under_every_strategy() {
 
 #[test]
 fn a_failed_write_is_final_too() {
-    for kind in [
-        Kind::Sync(Io::Positioned),
-        Kind::Timed(Io::Positioned),
-        Kind::Staged,
-    ] {
+    for kind in [Kind::Sync(Io::Positioned), Kind::Timed(Io::Positioned), Kind::Staged] {
         let root = tempfile::tempdir().unwrap();
         let (log, _injector) = failing(kind, root.path(), Call::Write);
         let handle = queue(&log, "T");
-        let message = Message {
-            body: &[7; 5000],
-            ..Message::default()
-        };
-        eventually("poisoned", || {
-            log.append(&handle, &message, Wait::No).is_err()
-        });
-        let refused = log
-            .append(&handle, &message, Wait::No)
-            .map(|_| ())
-            .unwrap_err();
-        let AppendError::Poisoned(poison) = refused else {
-            panic!("{kind:?}: {refused:?}")
-        };
-        assert_eq!(
-            (poison.first.op, poison.first.source),
-            (Op::Write, Errno::IO),
-            "{kind:?}"
-        );
+        let message = Message { body: &[7; 5000], ..Message::default() };
+        eventually("poisoned", || log.append(&handle, &message, Wait::No).is_err());
+        let refused = log.append(&handle, &message, Wait::No).map(|_| ()).unwrap_err();
+        let AppendError::Poisoned(poison) = refused else { panic!("{kind:?}: {refused:?}") };
+        assert_eq!((poison.first.op, poison.first.source), (Op::Write, Errno::IO), "{kind:?}");
     }
 }
 
@@ -133,10 +89,7 @@ fn a_full_disk_refuses_the_append_that_needs_a_segment_and_nothing_else() {
         // The first segment and the one ahead of it are there by now, or will be.
         eventually("one segment ahead", || injector.count(Call::Allocate) >= 2);
         injector.fail(Call::Allocate, Errno::NOSPC);
-        let message = Message {
-            body: &[7; 5000],
-            ..Message::default()
-        };
+        let message = Message { body: &[7; 5000], ..Message::default() };
         let mut placed = 1_u64;
         let refused = loop {
             match log.append_and_wait(&handle, &message, Wait::Yes) {
@@ -147,29 +100,20 @@ fn a_full_disk_refuses_the_append_that_needs_a_segment_and_nothing_else() {
                 Err(error) => break error,
             }
         };
-        let AppendError::Segment(error) = refused else {
-            panic!("{kind:?}: {refused:?}")
-        };
+        let AppendError::Segment(error) = refused else { panic!("{kind:?}: {refused:?}") };
         assert_eq!(error.op, Op::Allocate { bytes: 16 << 10 }, "{kind:?}");
         assert_eq!(error.source, Errno::NOSPC, "{kind:?}");
         injector.heal();
         put(&log, &handle, b"space came back");
         assert_eq!(read_all(&log).len() as u64, placed + 1, "{kind:?}");
         log.close().unwrap();
-        assert_eq!(
-            kind.open(root.path(), small()).recovery().records,
-            placed + 1
-        );
+        assert_eq!(kind.open(root.path(), small()).recovery().records, placed + 1);
     }
 }
 
 #[test]
 fn a_sync_that_does_not_return_delays_no_asynchronous_acknowledgement() {
-    for kind in [
-        Kind::Timed(Io::Mapped),
-        Kind::Timed(Io::Positioned),
-        Kind::Staged,
-    ] {
+    for kind in [Kind::Timed(Io::Mapped), Kind::Timed(Io::Positioned), Kind::Staged] {
         let root = tempfile::tempdir().unwrap();
         let injector = Injector::new();
         let log = kind.open(root.path(), with_faults(small(), &injector));
@@ -194,29 +138,17 @@ fn a_sync_that_does_not_return_delays_no_asynchronous_acknowledgement() {
 fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
     let root = tempfile::tempdir().unwrap();
     let injector = Injector::new();
-    let config = Config {
-        timeout: Nanos::from_millis(20),
-        ..Config::default()
-    };
+    let config = Config { timeout: Nanos::from_millis(20), ..Config::default() };
     let strategy = GroupCommit::new(config).unwrap();
-    let options = LogOptions {
-        io: Io::Positioned,
-        ..with_faults(small(), &injector)
-    };
+    let options = LogOptions { io: Io::Positioned, ..with_faults(small(), &injector) };
     let log = Log::open(root.path(), options, strategy).unwrap();
     let handle = queue(&log, "T");
     injector.hold(Call::Sync);
-    let message = Message {
-        body: b"late",
-        ..Message::default()
-    };
+    let message = Message { body: b"late", ..Message::default() };
     let ticket = log.append(&handle, &message, Wait::Yes).unwrap();
     let end = ticket.appended().end();
     assert_eq!(ticket.wait(), Err(AckError::FlushTimedOut));
-    assert!(
-        read_all(&log).is_empty(),
-        "what is not flushed is not visible"
-    );
+    assert!(read_all(&log).is_empty(), "what is not flushed is not visible");
     injector.let_go();
     eventually("flushed after all", || flushed_past(&log, end));
     assert_eq!(read_all(&log).len(), 1);
@@ -226,19 +158,13 @@ fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
 fn a_full_staging_buffer_pushes_back_within_a_limit_and_loses_nothing() {
     let root = tempfile::tempdir().unwrap();
     let injector = Injector::new();
-    let options = LogOptions {
-        append_timeout: Duration::from_millis(50),
-        ..small()
-    };
+    let options = LogOptions { append_timeout: Duration::from_millis(50), ..small() };
     let log = Kind::Staged.open(root.path(), with_faults(options, &injector));
     let handle = queue(&log, "T");
     put(&log, &handle, &body(0));
     eventually("a segment ahead", || injector.count(Call::Allocate) >= 2);
     injector.hold(Call::Write);
-    let message = Message {
-        body: &[7; 1000],
-        ..Message::default()
-    };
+    let message = Message { body: &[7; 1000], ..Message::default() };
     let mut placed = 1_u64;
     let refused = loop {
         match log.append(&handle, &message, Wait::Yes) {
@@ -250,10 +176,7 @@ fn a_full_staging_buffer_pushes_back_within_a_limit_and_loses_nothing() {
         }
     };
     assert_eq!(refused, AppendError::StagingFull);
-    assert!(
-        placed > 50,
-        "only {placed} records of 1 KiB were staged in 64 KiB"
-    );
+    assert!(placed > 50, "only {placed} records of 1 KiB were staged in 64 KiB");
     injector.let_go();
     put(&log, &handle, b"goes on");
     log.close().unwrap();
@@ -265,20 +188,14 @@ fn a_full_staging_buffer_pushes_back_within_a_limit_and_loses_nothing() {
 fn a_slow_allocation_makes_only_the_append_that_needs_it_wait_and_only_so_long() {
     let root = tempfile::tempdir().unwrap();
     let injector = Injector::new();
-    let options = LogOptions {
-        append_timeout: Duration::from_millis(50),
-        ..small()
-    };
+    let options = LogOptions { append_timeout: Duration::from_millis(50), ..small() };
     let kind = Kind::Sync(Io::Positioned);
     let log = kind.open(root.path(), with_faults(options, &injector));
     let handle = queue(&log, "T");
     put(&log, &handle, &body(0));
     eventually("one segment ahead", || injector.count(Call::Allocate) >= 2);
     injector.hold(Call::Allocate);
-    let message = Message {
-        body: &[7; 5000],
-        ..Message::default()
-    };
+    let message = Message { body: &[7; 5000], ..Message::default() };
     let refused = loop {
         if let Err(error) = log.append_and_wait(&handle, &message, Wait::Yes) {
             break error;
@@ -287,7 +204,5 @@ fn a_slow_allocation_makes_only_the_append_that_needs_it_wait_and_only_so_long()
     assert_eq!(refused, AppendError::SegmentNotReady);
     put(&log, &handle, b"still fits");
     injector.let_go();
-    eventually("the segment comes", || {
-        log.append_and_wait(&handle, &message, Wait::Yes).is_ok()
-    });
+    eventually("the segment comes", || log.append_and_wait(&handle, &message, Wait::Yes).is_ok());
 }

@@ -32,9 +32,7 @@ fn writing_child() {
         for thread in 0..4_u64 {
             let log = &log;
             scope.spawn(move || {
-                let handle = log
-                    .queue(b"T", QueueId::new(i32::try_from(thread).unwrap()))
-                    .unwrap();
+                let handle = log.queue(b"T", QueueId::new(i32::try_from(thread).unwrap())).unwrap();
                 for number in 0.. {
                     let appended = put(log, &handle, &body(thread * 1_000_000 + number));
                     // Staged appends promise nothing against a crash before they are committed.
@@ -65,11 +63,7 @@ fn kill_while_writing(name: &str, kind: Kind, lines: usize) {
     let mut seen = 0;
     // After the kill, what the child had said already is still in the pipe: all of it counts.
     while output.read_line(&mut line).unwrap() > 0 {
-        if let Some(end) = line
-            .trim()
-            .strip_prefix("promised ")
-            .and_then(|end| end.parse().ok())
-        {
+        if let Some(end) = line.trim().strip_prefix("promised ").and_then(|end| end.parse().ok()) {
             promised = u64::max(promised, end);
             seen += 1;
             if seen == lines {
@@ -94,25 +88,14 @@ fn kill_while_writing(name: &str, kind: Kind, lines: usize) {
         let thread = usize::try_from(record.queue_id().get()).unwrap();
         assert_eq!(record.queue_offset().get(), next[thread], "{name}: order");
         let expect = body(thread as u64 * 1_000_000 + next[thread]);
-        assert_eq!(
-            record.body(),
-            expect,
-            "{name}: thread {thread}, record {}",
-            next[thread]
-        );
+        assert_eq!(record.body(), expect, "{name}: thread {thread}, record {}", next[thread]);
         next[thread] += 1;
     }
     assert_eq!(cursor.offset(), recovery.end, "{name}");
     assert_eq!(next.iter().sum::<u64>(), recovery.records, "{name}");
     for (thread, found) in next.into_iter().enumerate() {
-        let handle = log
-            .queue(b"T", QueueId::new(i32::try_from(thread).unwrap()))
-            .unwrap();
-        assert_eq!(
-            handle.next_offset().get(),
-            found,
-            "{name}: the queue goes on"
-        );
+        let handle = log.queue(b"T", QueueId::new(i32::try_from(thread).unwrap())).unwrap();
+        assert_eq!(handle.next_offset().get(), found, "{name}: the queue goes on");
     }
     put(&log, &queue(&log, "after"), b"the log goes on");
     log.close().unwrap();

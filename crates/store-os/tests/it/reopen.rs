@@ -17,10 +17,7 @@ fn segment(root: &Path, start: u64) -> PathBuf {
 
 fn patch(root: &Path, at: u64, bytes: &[u8]) {
     let start = at / (16 << 10) * (16 << 10);
-    let file = OpenOptions::new()
-        .write(true)
-        .open(segment(root, start))
-        .unwrap();
+    let file = OpenOptions::new().write(true).open(segment(root, start)).unwrap();
     file.write_all_at(bytes, at - start).unwrap();
 }
 
@@ -28,9 +25,7 @@ fn patch(root: &Path, at: u64, bytes: &[u8]) {
 fn filled(root: &Path, count: u64) -> Vec<Appended> {
     let log = KIND.open(root, small());
     let handle = queue(&log, "T");
-    let appended = (0..count)
-        .map(|number| put(&log, &handle, &body(number)))
-        .collect();
+    let appended = (0..count).map(|number| put(&log, &handle, &body(number))).collect();
     log.close().unwrap();
     appended
 }
@@ -48,11 +43,7 @@ fn a_clean_log_goes_on_where_it_stopped() {
             log.close().unwrap();
             let log = second.open(root.path(), small());
             let recovery = log.recovery();
-            assert_eq!(
-                (recovery.records, recovery.unclean),
-                (50, false),
-                "{first:?}, {second:?}"
-            );
+            assert_eq!((recovery.records, recovery.unclean), (50, false), "{first:?}, {second:?}");
             assert_eq!(recovery.end, last.end());
             let next = put(&log, &queue(&log, "T"), &body(50));
             assert_eq!(next.queue_offset, QueueOffset::new(50));
@@ -89,10 +80,7 @@ fn a_tail_torn_at_any_byte_is_cut_and_stays_cut() {
         log.close().unwrap();
         let bytes = fs::read(segment(root.path(), last.offset.get() / 16384 * 16384)).unwrap();
         let from = usize::try_from(last.offset.get() % 16384).unwrap();
-        assert!(
-            bytes[from..].iter().all(|byte| *byte == 0),
-            "cut after {cut}: not overwritten"
-        );
+        assert!(bytes[from..].iter().all(|byte| *byte == 0), "cut after {cut}: not overwritten");
     }
 }
 
@@ -130,30 +118,17 @@ fn damage_with_valid_records_behind_is_refused_and_nothing_is_changed() {
         let at = appended[victim].offset.get() + 89;
         let path = segment(root.path(), at / 16384 * 16384);
         let whole = fs::read(&path).unwrap();
-        patch(
-            root.path(),
-            at,
-            &[whole[usize::try_from(at % 16384).unwrap()] ^ 1],
-        );
+        patch(root.path(), at, &[whole[usize::try_from(at % 16384).unwrap()] ^ 1]);
         let damaged: Vec<_> = files(root.path());
         match KIND.try_open(root.path(), small()).map(|_| ()) {
-            Err(OpenError::Damage {
-                path: named,
-                at,
-                resumes_at,
-                ..
-            }) => {
+            Err(OpenError::Damage { path: named, at, resumes_at, .. }) => {
                 assert_eq!(named, path);
                 assert_eq!(at, appended[victim].offset);
                 assert_eq!(resumes_at, appended[victim + 1].offset);
             }
             other => panic!("record {victim}: {other:?}"),
         }
-        assert_eq!(
-            files(root.path()),
-            damaged,
-            "record {victim}: something was changed"
-        );
+        assert_eq!(files(root.path()), damaged, "record {victim}: something was changed");
         fs::write(&path, whole).unwrap();
     }
     assert_eq!(KIND.open(root.path(), small()).recovery().records, 60);
@@ -176,11 +151,7 @@ fn a_record_of_a_later_version_is_no_torn_tail() {
     patch(root.path(), appended[9].offset.get() + 7, &[0xAB]);
     let before = files(root.path());
     match KIND.try_open(root.path(), small()).map(|_| ()) {
-        Err(OpenError::Unsupported {
-            at,
-            magic: 0xDAA3_20AB,
-            ..
-        }) => {
+        Err(OpenError::Unsupported { at, magic: 0xDAA3_20AB, .. }) => {
             assert_eq!(at, appended[9].offset);
         }
         other => panic!("{other:?}"),
@@ -192,10 +163,7 @@ fn a_record_of_a_later_version_is_no_torn_tail() {
 fn a_roll_that_was_cut_short_is_continued() {
     let root = tempfile::tempdir().unwrap();
     let appended = filled(root.path(), 30);
-    let second = appended
-        .iter()
-        .find(|appended| appended.offset.get() == 16384)
-        .unwrap();
+    let second = appended.iter().find(|appended| appended.offset.get() == 16384).unwrap();
     // The blank is there, the next segment is all zero, as after a crash between the two.
     for start in [16384, 32768] {
         if segment(root.path(), start).exists() {
@@ -225,43 +193,17 @@ fn files_that_are_not_segments_of_this_log_are_named() {
     let aside = root.path().join("aside");
     fs::rename(&middle, &aside).unwrap();
     let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
-    assert_eq!(
-        refused,
-        OpenError::MissingSegment {
-            path: middle.clone()
-        }
-    );
+    assert_eq!(refused, OpenError::MissingSegment { path: middle.clone() });
     fs::rename(&aside, &middle).unwrap();
 
-    OpenOptions::new()
-        .write(true)
-        .open(&middle)
-        .unwrap()
-        .set_len(1000)
-        .unwrap();
+    OpenOptions::new().write(true).open(&middle).unwrap().set_len(1000).unwrap();
     let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
-    let wrong = OpenError::WrongLength {
-        path: middle.clone(),
-        found: 1000,
-        expected: 16384,
-    };
+    let wrong = OpenError::WrongLength { path: middle.clone(), found: 1000, expected: 16384 };
     assert_eq!(refused, wrong);
 
-    let other = LogOptions {
-        segment_size: SegmentSize::new(32 << 10).unwrap(),
-        ..small()
-    };
+    let other = LogOptions { segment_size: SegmentSize::new(32 << 10).unwrap(), ..small() };
     let refused = KIND.try_open(root.path(), other).map(|_| ()).unwrap_err();
-    assert!(
-        matches!(
-            refused,
-            OpenError::WrongLength {
-                expected: 32768,
-                ..
-            }
-        ),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, OpenError::WrongLength { expected: 32768, .. }), "{refused:?}");
 }
 
 #[test]
@@ -281,10 +223,7 @@ fn a_log_that_starts_later_is_read_from_there() {
     fs::remove_file(segment(root.path(), 0)).unwrap();
     let log = KIND.open(root.path(), small());
     assert_eq!(log.recovery().start, LogOffset::new(16384));
-    let kept = appended
-        .iter()
-        .filter(|appended| appended.offset.get() >= 16384)
-        .count();
+    let kept = appended.iter().filter(|appended| appended.offset.get() >= 16384).count();
     assert_eq!(read_all(&log).len(), kept);
     assert!(log.cursor(LogOffset::ZERO).next_record().is_err());
 }
@@ -295,12 +234,7 @@ fn one_log_owns_a_directory() {
     let log = KIND.open(root.path(), small());
     for _ in 0..2 {
         let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
-        assert_eq!(
-            refused,
-            OpenError::Locked {
-                path: root.path().join("lock")
-            }
-        );
+        assert_eq!(refused, OpenError::Locked { path: root.path().join("lock") });
     }
     put(&log, &queue(&log, "T"), b"still mine");
     assert_eq!(fs::read(root.path().join("lock")).unwrap(), b"lock");
@@ -316,38 +250,19 @@ fn a_directory_that_cannot_be_made_is_named() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
-    let refused = KIND
-        .try_open(&file.join("store"), small())
-        .map(|_| ())
-        .unwrap_err();
-    let OpenError::System(error) = refused else {
-        panic!("{refused:?}")
-    };
+    let refused = KIND.try_open(&file.join("store"), small()).map(|_| ()).unwrap_err();
+    let OpenError::System(error) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().starts_with("cannot create "), "{error}");
 }
 
 #[test]
 fn options_that_contradict_are_refused_with_the_remedy() {
     let root = tempfile::tempdir().unwrap();
-    let options = LogOptions {
-        staging_bytes: 1000,
-        ..small()
-    };
+    let options = LogOptions { staging_bytes: 1000, ..small() };
     let refused = KIND.try_open(root.path(), options).map(|_| ()).unwrap_err();
-    assert!(
-        refused.to_string().contains("staging_bytes is 1000"),
-        "{refused}"
-    );
-    let options = LogOptions {
-        io: Io::Mapped,
-        ..small()
-    };
+    assert!(refused.to_string().contains("staging_bytes is 1000"), "{refused}");
+    let options = LogOptions { io: Io::Mapped, ..small() };
     let strategy = commit_realtime::CommitRealtime::default();
-    let refused = store_os::Log::open(root.path(), options, strategy)
-        .map(|_| ())
-        .unwrap_err();
-    assert!(
-        refused.to_string().contains("needs Io::Positioned"),
-        "{refused}"
-    );
+    let refused = store_os::Log::open(root.path(), options, strategy).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("needs Io::Positioned"), "{refused}");
 }

@@ -63,10 +63,7 @@ pub(crate) fn small() -> LogOptions {
 
 pub(crate) fn with_faults(options: LogOptions, faults: &Arc<Injector>) -> LogOptions {
     let faults: Arc<Injector> = Arc::clone(faults);
-    LogOptions {
-        faults: store_os::Hidden::new(faults),
-        ..options
-    }
+    LogOptions { faults: store_os::Hidden::new(faults), ..options }
 }
 
 pub(crate) fn queue(log: &Log, topic: &str) -> Queue {
@@ -75,13 +72,8 @@ pub(crate) fn queue(log: &Log, topic: &str) -> Queue {
 
 /// Appends and waits for what the strategy promises.
 pub(crate) fn put(log: &Log, queue: &Queue, body: &[u8]) -> Appended {
-    let message = Message {
-        body,
-        ..Message::default()
-    };
-    log.append_and_wait(queue, &message, Wait::Yes)
-        .unwrap()
-        .unwrap()
+    let message = Message { body, ..Message::default() };
+    log.append_and_wait(queue, &message, Wait::Yes).unwrap().unwrap()
 }
 
 /// A body of its own length and content for each number.
@@ -167,13 +159,7 @@ impl Injector {
     }
 
     pub(crate) fn count(&self, call: Call) -> usize {
-        self.state
-            .lock()
-            .unwrap()
-            .calls
-            .iter()
-            .filter(|made| **made == call)
-            .count()
+        self.state.lock().unwrap().calls.iter().filter(|made| **made == call).count()
     }
 }
 

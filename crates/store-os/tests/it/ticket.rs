@@ -30,15 +30,8 @@ impl Counter {
 fn stuck(root: &std::path::Path, timeout: Nanos) -> (Log, Arc<Injector>) {
     let injector = Injector::new();
     injector.hold(Call::Sync);
-    let options = LogOptions {
-        io: Io::Positioned,
-        ..with_faults(small(), &injector)
-    };
-    let strategy = GroupCommit::new(Config {
-        timeout,
-        ..Config::default()
-    })
-    .unwrap();
+    let options = LogOptions { io: Io::Positioned, ..with_faults(small(), &injector) };
+    let strategy = GroupCommit::new(Config { timeout, ..Config::default() }).unwrap();
     (Log::open(root, options, strategy).unwrap(), injector)
 }
 
@@ -49,16 +42,11 @@ fn a_future_is_woken_once_when_its_record_is_flushed() {
     let (log, injector) = stuck(root.path(), Nanos::from_millis(5000));
     let counter = Arc::new(Counter::default());
     let waker = Waker::from(Arc::clone(&counter));
-    let ticket = log
-        .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
-        .unwrap();
+    let ticket = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
     let appended = ticket.appended();
     let mut future = pin!(ticket);
     for _ in 0..3 {
-        assert_eq!(
-            future.as_mut().poll(&mut Context::from_waker(&waker)),
-            Poll::Pending
-        );
+        assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
     }
     assert_eq!(counter.count(), 0);
     injector.let_go();
@@ -75,14 +63,9 @@ fn a_future_is_woken_at_its_deadline_while_a_sync_is_stuck() {
     let (log, injector) = stuck(root.path(), Nanos::from_millis(20));
     let counter = Arc::new(Counter::default());
     let waker = Waker::from(Arc::clone(&counter));
-    let ticket = log
-        .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
-        .unwrap();
+    let ticket = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
     let mut future = pin!(ticket);
-    assert_eq!(
-        future.as_mut().poll(&mut Context::from_waker(&waker)),
-        Poll::Pending
-    );
+    assert_eq!(future.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
     eventually("woken", || counter.count() == 1);
     let outcome = future.as_mut().poll(&mut Context::from_waker(&waker));
     assert_eq!(outcome, Poll::Ready(Err(AckError::FlushTimedOut)));
@@ -95,15 +78,8 @@ fn a_dropped_future_is_not_woken() {
     let (log, injector) = stuck(root.path(), Nanos::from_millis(5000));
     let counter = Arc::new(Counter::default());
     let waker = Waker::from(Arc::clone(&counter));
-    let mut ticket = log
-        .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
-        .unwrap();
-    assert!(
-        pin!(&mut ticket)
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    let mut ticket = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
+    assert!(pin!(&mut ticket).as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(ticket);
     injector.let_go();
     log.close().unwrap();
@@ -115,12 +91,8 @@ fn a_ticket_outlives_its_log() {
     for kind in [Kind::Sync(Io::Positioned), Kind::Sync(Io::Mapped)] {
         let root = tempfile::tempdir().unwrap();
         let log = kind.open(root.path(), small());
-        let ticket = log
-            .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
-            .unwrap();
-        let second = log
-            .append(&queue(&log, "T"), &Message::default(), Wait::Yes)
-            .unwrap();
+        let ticket = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
+        let second = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
         drop(log);
         ticket.wait().unwrap();
         // The tickets keep memory, not the directory.
@@ -135,13 +107,9 @@ fn a_thousand_outstanding_tickets_are_all_acknowledged() {
     let root = tempfile::tempdir().unwrap();
     let log = Kind::Sync(Io::Positioned).open(root.path(), small());
     let handle = queue(&log, "T");
-    let message = Message {
-        body: &[1; 100],
-        ..Message::default()
-    };
-    let tickets: Vec<_> = (0..1000)
-        .map(|_| log.append(&handle, &message, Wait::Yes).unwrap())
-        .collect();
+    let message = Message { body: &[1; 100], ..Message::default() };
+    let tickets: Vec<_> =
+        (0..1000).map(|_| log.append(&handle, &message, Wait::Yes).unwrap()).collect();
     for ticket in tickets {
         let end = ticket.appended().end();
         ticket.wait().unwrap();

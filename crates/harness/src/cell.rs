@@ -1,0 +1,477 @@
+//! One cell: a fresh log, producers, a window of time, and everything that happened in it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use hdrhistogram::Histogram;
+use store_core::{Destination, Message, Nanos, QueueId, Topic};
+use store_os::{CommitEvent, FlushEvent, Log};
+
+use crate::clock::{float, nanos, now, wall_ms};
+use crate::disk::{self, DiskCounters};
+use crate::distribution::{quantiles, quantiles_of, sizes, times};
+use crate::exposure::{AckSample, Between, DurableStep, exposure};
+use crate::load::{Bodies, Load, Produced, Sampled};
+use crate::profile::{Settings, Strategy, Workload};
+use crate::recorder::Recorder;
+use crate::results::{
+    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, EndedBy, ExposureByModel, Interval, Io,
+    Little, Status,
+};
+use crate::{strategy, validity, vmstat};
+
+/// What all cells of a run share.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    /// The run's name.
+    pub run: &'a str,
+    /// Where logs are made; each cell makes and removes its own below it.
+    pub directory: &'a Path,
+    /// The device below, if there is one.
+    pub device: Option<&'a str>,
+    /// Whether the disk is emulated.
+    pub emulated: bool,
+    /// How long producers run before anything counts.
+    pub warmup: Duration,
+    /// How long is measured.
+    pub measure: Duration,
+    /// Log bytes after which a cell ends early.
+    pub max_bytes: u64,
+    /// Segment size.
+    pub segment_bytes: u64,
+    /// Seeds the bodies.
+    pub seed: u64,
+    /// What the checks of the environment found, to be said with every cell.
+    pub environment_checks: &'a [Check],
+    /// Set when the run is to stop.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// Which cell, and where in the run.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The block, from 0.
+    pub block: u32,
+    /// The place within the block, from 0.
+    pub position: u32,
+    /// Producer threads.
+    pub producers: u32,
+}
+
+/// A cell's record with the histograms behind its quantiles.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The record.
+    pub cell: Cell,
+    /// Each histogram with a name for its file.
+    pub histograms: Vec<(&'static str, Histogram<u64>)>,
+}
+
+/// Measures one cell; `None` if the run was interrupted meanwhile.
+///
+/// # Errors
+///
+/// If the log cannot be opened or an append fails: a full disk, a failed sync.
+pub fn measure(
+    setting: &Setting<'_>,
+    place: &Place,
+    strategy: &Strategy,
+    workload: &Workload,
+) -> Result<Option<Measured>> {
+    let root = setting.directory.join(format!("cell-{}-{}", place.block, place.position));
+    let recorder = Arc::new(Recorder::default());
+    let observer = Arc::clone(&recorder);
+    let started_at_ms = wall_ms();
+    let log = strategy::open(&root, &strategy.settings, setting.segment_bytes, observer)
+        .with_context(|| format!("strategy {}", strategy.name))?;
+    let message_bytes = usize::try_from(workload.message_bytes)?;
+    let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes));
+    let (window, produced) = thread::scope(|scope| {
+        let producers = load.start(scope, &log);
+        let window = watch(setting, &load, &log);
+        load.stop(window.as_ref().map_or_else(now, |window| window.end));
+        let produced: Vec<Produced> = producers
+            .into_iter()
+            .map(|thread| thread.join().expect("producers catch errors"))
+            .collect();
+        (window, produced)
+    });
+    // The rest need not become durable: the log is removed.
+    log.abandon();
+    std::fs::remove_dir_all(&root).with_context(|| format!("remove {}", root.display()))?;
+    if let Some(failed) = produced.iter().find_map(|produced| produced.failed.as_ref()) {
+        return Err(anyhow!("strategy {}: {failed}", strategy.name));
+    }
+    let Some(window) = window else { return Ok(None) };
+    let record_bytes = record_bytes(message_bytes)?;
+    let events = Events { commits: recorder.commits(), flushes: recorder.flushes() };
+    let evidence = Evidence { window, produced, events, record_bytes };
+    let measured = evidence.cell(setting, place, strategy, workload, started_at_ms);
+    Ok(Some(measured))
+}
+
+/// Bytes of a record with such a body, as the producers send it.
+///
+/// # Errors
+///
+/// If the body is too long for a record.
+pub fn record_bytes(message_bytes: usize) -> Result<u64> {
+    let body = vec![0; message_bytes];
+    let topic = Topic::new(b"bench-topic").context("topic")?;
+    let to = Destination { topic, queue_id: QueueId::new(0) };
+    let message = Message { body: &body, ..Message::default() };
+    Ok(u64::from(message.encoded_len(to)?))
+}
+
+/// What was seen from outside while a cell ran.
+#[derive(Clone, Debug)]
+struct Window {
+    start: Nanos,
+    end: Nanos,
+    ended_by: EndedBy,
+    appended: u64,
+    acked: u64,
+    samples: Vec<Sample>,
+    log_bytes: u64,
+    device: Option<DiskCounters>,
+    dirty: Dirty,
+}
+
+/// Lets the load warm up, then watches it until the time or the bytes are used up.
+fn watch(setting: &Setting<'_>, load: &Load, log: &Log) -> Option<Window> {
+    let mut watcher = Watcher { load, samples: Vec::new(), next_dirty: Nanos::new(0), dirty: None };
+    let stop = || setting.interrupted.load(Ordering::Relaxed);
+    watcher.sample();
+    // A slow disk may take long for its first segments; that is not what is measured.
+    let patience = now().after(nanos(PATIENCE));
+    while load.acked() == 0 && now() < patience && !stop() {
+        watcher.tick();
+    }
+    log.wait_for_segment(PATIENCE);
+    let warm = now().after(nanos(setting.warmup));
+    while now() < warm && !stop() {
+        watcher.tick();
+    }
+    load.measure();
+    let counters = || setting.device.and_then(disk::counters);
+    let device_before = counters();
+    let (start, acked, appended) = (watcher.sample(), load.acked(), log.appended());
+    let wrote = log.marks().wrote();
+    watcher.dirty = vmstat::sample();
+    let end = start.after(nanos(setting.measure));
+    let mut ended_by = EndedBy::Time;
+    while now() < end {
+        if stop() {
+            return None;
+        }
+        watcher.tick();
+        if log.marks().wrote().since(wrote) >= setting.max_bytes {
+            ended_by = EndedBy::Bytes;
+            break;
+        }
+    }
+    let end = watcher.sample();
+    let device = device_before.zip(counters()).map(|(before, after)| after.since(&before));
+    Some(Window {
+        start,
+        end,
+        ended_by,
+        appended: log.appended() - appended,
+        acked: load.acked() - acked,
+        log_bytes: log.marks().wrote().since(wrote),
+        device,
+        dirty: watcher.dirty.unwrap_or_default(),
+        samples: watcher.samples,
+    })
+}
+
+/// A count that was read between two moments.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    from: Nanos,
+    until: Nanos,
+    acked: u64,
+}
+
+impl Sample {
+    /// The sample at the moment that makes exposure certain: if acknowledgements come after their
+    /// sync, the later one, so that none is dated before it; else the earlier one, so that none is
+    /// dated after it came.
+    fn dated(&self, between: Between) -> AckSample {
+        let at = match between {
+            Between::Line => self.from,
+            Between::Step => self.until,
+        };
+        AckSample { at, acked: self.acked }
+    }
+}
+
+struct Watcher<'a> {
+    load: &'a Load,
+    samples: Vec<Sample>,
+    next_dirty: Nanos,
+    dirty: Option<Dirty>,
+}
+
+impl Watcher<'_> {
+    /// Notes how much is acknowledged now.
+    fn sample(&mut self) -> Nanos {
+        let from = now();
+        let acked = self.load.acked();
+        self.samples.push(Sample { from, until: now(), acked });
+        from
+    }
+
+    /// Sleeps a millisecond and samples; ten times a second the kernel's dirty pages too.
+    fn tick(&mut self) {
+        thread::sleep(Duration::from_millis(1));
+        let at = self.sample();
+        if self.next_dirty <= at {
+            self.next_dirty = at.after(Nanos::from_millis(100));
+            if let (Some(dirty), Some(found)) = (&mut self.dirty, vmstat::sample()) {
+                dirty.max_bytes = dirty.max_bytes.max(found.max_bytes);
+                dirty.reached_background = dirty.reached_background.max(found.reached_background);
+            }
+        }
+    }
+}
+
+struct Events {
+    commits: Vec<CommitEvent>,
+    flushes: Vec<FlushEvent>,
+}
+
+/// Everything that a cell's figures are computed from.
+struct Evidence {
+    window: Window,
+    produced: Vec<Produced>,
+    events: Events,
+    record_bytes: u64,
+}
+
+impl Evidence {
+    fn cell(
+        &self,
+        setting: &Setting<'_>,
+        place: &Place,
+        strategy: &Strategy,
+        workload: &Workload,
+        started_at_ms: u64,
+    ) -> Measured {
+        let window = &self.window;
+        let seconds = float(window.end.since(window.start).get()) / 1e9;
+        let mut append_to_ack = times();
+        for produced in &self.produced {
+            append_to_ack.add(&produced.append_to_ack).expect("both have the same bounds");
+        }
+        let mut flush = times();
+        let mut per_flush = sizes();
+        let mut flush_bytes = sizes();
+        let flushes = self.flushes_within();
+        for (records, event) in &flushes {
+            flush.saturating_record(event.ended.since(event.started).get());
+            per_flush.saturating_record(*records);
+            flush_bytes.saturating_record(event.upto.since(event.from));
+        }
+        let acked_per_s = float(window.acked) / seconds;
+        let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
+        let exposure = self.exposure(&strategy.settings);
+        let mut cell = Cell {
+            schema: CELL_SCHEMA.to_owned(),
+            run: setting.run.to_owned(),
+            cell: format!("{}/{}", strategy.name, place.producers),
+            block: place.block,
+            position: place.position,
+            started_at_ms,
+            disk: "host".to_owned(),
+            sysctl: "as-found".to_owned(),
+            strategy: strategy.name.clone(),
+            kind: strategy.settings.kind(),
+            ack_at: strategy::promise(&strategy.settings),
+            workload: workload.name.clone(),
+            producers: place.producers,
+            message_bytes: workload.message_bytes,
+            record_bytes: self.record_bytes,
+            emulated: setting.emulated,
+            measured_ns: window.end.since(window.start).get(),
+            ended_by: window.ended_by,
+            counts: Counts {
+                appended: window.appended,
+                acked: window.acked,
+                flushes: syncs,
+                commits: self.commits_within(),
+                errors: 0,
+                timeouts: self.produced.iter().map(|produced| produced.timeouts).sum(),
+            },
+            acked_per_s,
+            bytes_per_s: acked_per_s * float(workload.message_bytes),
+            append_to_ack_ns: quantiles(&append_to_ack),
+            flush_ns: quantiles(&flush),
+            messages_per_flush: quantiles(&per_flush),
+            bytes_per_flush: quantiles(&flush_bytes),
+            fsync_per_ack: if window.acked == 0 { 0.0 } else { float(syncs) / float(window.acked) },
+            exposure,
+            ack_to_durable_ns: self.ack_to_durable(),
+            interval: self.interval(&strategy.settings),
+            io: self.io(),
+            dirty: window.dirty,
+            little: self.little(place.producers, &append_to_ack, &exposure),
+            validity: Vec::new(),
+            status: Status::Valid,
+        };
+        let saturated = [&append_to_ack, &flush].into_iter().any(crate::distribution::is_saturated);
+        let seen = validity::Seen { saturated, acked_early: self.acked_early() };
+        validity::judge(&mut cell, setting.environment_checks, &seen);
+        let histograms = vec![("append_to_ack", append_to_ack), ("flush", flush)];
+        Measured { cell, histograms }
+    }
+
+    /// The syncs that ended within the window, each with the records it made durable.
+    fn flushes_within(&self) -> Vec<(u64, FlushEvent)> {
+        let mut before = 0;
+        self.events
+            .flushes
+            .iter()
+            .map(|event| (event.records - std::mem::replace(&mut before, event.records), *event))
+            .filter(|(_, event)| self.is_within(event.ended))
+            .collect()
+    }
+
+    fn commits_within(&self) -> u64 {
+        let commits = self.events.commits.iter().filter(|event| self.is_within(event.ended));
+        store_core::length_u64(commits.count())
+    }
+
+    fn is_within(&self, at: Nanos) -> bool {
+        self.window.start < at && at <= self.window.end
+    }
+
+    fn exposure(&self, settings: &Settings) -> ExposureByModel {
+        let Window { start, end, samples, .. } = &self.window;
+        let between = match strategy::promise(settings) {
+            AckPromise::Flushed => Between::Step,
+            AckPromise::Committed | AckPromise::Wrote => Between::Line,
+        };
+        let samples: Vec<_> = samples.iter().map(|sample| sample.dated(between)).collect();
+        let flushed: Vec<_> = self
+            .events
+            .flushes
+            .iter()
+            .map(|event| DurableStep { at: event.ended, durable: event.records })
+            .collect();
+        let power = exposure(between, &samples, &flushed, *start, *end, self.record_bytes);
+        // Mapped bytes are in the page cache before the append returns.
+        let process = if strategy::is_staged(settings) {
+            let committed: Vec<_> = self
+                .events
+                .commits
+                .iter()
+                .map(|event| DurableStep { at: event.ended, durable: event.records })
+                .collect();
+            exposure(between, &samples, &committed, *start, *end, self.record_bytes)
+        } else {
+            crate::results::Exposure::default()
+        };
+        ExposureByModel { process, power }
+    }
+
+    /// When a sampled record became durable.
+    fn durable_at(&self, sampled: &Sampled) -> Option<Nanos> {
+        let flushes = &self.events.flushes;
+        let index = flushes.partition_point(|event| event.upto < sampled.end);
+        flushes.get(index).map(|event| event.ended)
+    }
+
+    /// Sampled records whose producer was told before the sync that covers them had returned.
+    fn acked_early(&self) -> u64 {
+        let sampled = self.produced.iter().flat_map(|produced| &produced.sampled);
+        let early = sampled.filter(|sampled| {
+            self.durable_at(sampled).is_none_or(|durable| sampled.acked < durable)
+        });
+        store_core::length_u64(early.count())
+    }
+
+    fn ack_to_durable(&self) -> crate::results::Quantiles {
+        let waits =
+            self.produced.iter().flat_map(|produced| &produced.sampled).filter_map(|sampled| {
+                let durable = self.durable_at(sampled)?;
+                let counts = self.window.start <= sampled.acked && durable <= self.window.end;
+                counts.then(|| durable.since(sampled.acked).get())
+            });
+        quantiles_of(waits)
+    }
+
+    fn interval(&self, settings: &Settings) -> Interval {
+        let flushes = self.flushes_within();
+        let starts: Vec<Nanos> = flushes.iter().map(|(_, event)| event.started).collect();
+        let achieved = quantiles_of(starts.windows(2).map(|pair| pair[1].since(pair[0]).get()));
+        let known = achieved.count > 0;
+        Interval {
+            configured_ns: strategy::interval(settings).map(|interval| nanos(interval).get()),
+            achieved_p50_ns: known.then_some(achieved.p50),
+            achieved_p99_ns: known.then_some(achieved.p99),
+        }
+    }
+
+    fn io(&self) -> Io {
+        let device = self.window.device.as_ref();
+        let written = device.map(|device| device.write_bytes);
+        Io {
+            device_write_bytes: written,
+            flush_requests: device.and_then(|device| device.flush_requests),
+            write_amplification: written
+                .filter(|_| self.window.log_bytes > 0)
+                .map(|written| float(written) / float(self.window.log_bytes)),
+        }
+    }
+
+    /// Two identities between figures that were taken independently of each other.
+    fn little(
+        &self,
+        producers: u32,
+        append_to_ack: &Histogram<u64>,
+        exposure: &ExposureByModel,
+    ) -> Little {
+        let length = float(self.window.end.since(self.window.start).get());
+        // Closed loop: every producer is always either waiting or between two messages, save before
+        // its first counted message; the last one may reach beyond the end.
+        let waiting = append_to_ack.mean() * float(append_to_ack.len());
+        let apart: f64 = self
+            .produced
+            .iter()
+            .map(|produced| {
+                let begun = produced.first_begun.unwrap_or(self.window.end);
+                let before = float(begun.since(self.window.start).get());
+                before + float(produced.between_ns) - float(produced.beyond_ns)
+            })
+            .sum();
+        let busy = (waiting + apart) / length;
+        let closed = 100.0 * (busy - f64::from(producers)) / f64::from(producers);
+        // Exposure: the mean number at risk is the sum, over messages, of the time each was.
+        let at_risk: f64 = self
+            .produced
+            .iter()
+            .flat_map(|produced| &produced.sampled)
+            .map(|sampled| {
+                let until =
+                    self.durable_at(sampled).unwrap_or(self.window.end).min(self.window.end);
+                let from = sampled.acked.max(self.window.start);
+                float(until.since(from).get()) * float(sampled.stands_for)
+            })
+            .sum::<f64>()
+            / length;
+        let mean = exposure.power.messages.mean;
+        let larger = mean.max(at_risk);
+        Little {
+            closed_error_pct: (!append_to_ack.is_empty()).then_some(closed),
+            exposure_error_pct: (larger >= 1.0).then(|| 100.0 * (at_risk - mean) / larger),
+        }
+    }
+}
+
+/// How long a cell waits for its first acknowledgement and segment.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,156 @@
+//! What stands around the plot of chart C1: title, machine and run, legend, what was left out.
+
+use plotters::style::Color;
+
+use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
+use crate::format;
+use crate::results::{Environment, Kind, Manifest};
+use crate::summary::{Row, kind_name};
+use crate::verdict;
+
+/// Title, subtitle and legend; answers where the plot can begin.
+pub(super) fn draw_head(
+    pen: &Pen<'_>,
+    manifest: &Manifest,
+    env: &Environment,
+    rows: &[Row],
+    model: LossModel,
+) -> anyhow::Result<i32> {
+    let heading = Script::left(19, BLACK).bold();
+    pen.text(&title(env, rows, model), (16, 24), heading)?;
+    let (machine, run) = subtitle(manifest, env, rows);
+    pen.text(&format::clipped(&machine, 135), (16, 47), Script::left(12, GREY))?;
+    pen.text(&format::clipped(&run, 135), (16, 64), Script::left(12, GREY))?;
+    let (mut x, mut y) = (26, 88);
+    for (sign, name) in legend(rows) {
+        let wide = pen::text_width(&name, 12) + 52;
+        if x + wide > RIGHT && x > 26 {
+            (x, y) = (26, y + 19);
+        }
+        sign.draw(pen, (x, y))?;
+        pen.text(&name, (x + 20, y), Script::left(12, BLACK))?;
+        x += wide;
+    }
+    Ok(y + 42)
+}
+
+/// What stands before a name in the legend.
+enum Sign {
+    Bars,
+    Frontier,
+    Hollow,
+    Mark(Kind),
+}
+
+impl Sign {
+    /// Draws it about this place.
+    fn draw(&self, pen: &Pen<'_>, at: Pixel) -> anyhow::Result<()> {
+        let (x, y) = at;
+        match self {
+            Self::Bars => {
+                pen.line(&[(x, y - 6), (x, y + 6)], Dash::Solid, GREY)?;
+                pen.line(&[(x - 3, y - 6), (x + 3, y - 6)], Dash::Solid, GREY)?;
+                pen.line(&[(x - 3, y + 6), (x + 3, y + 6)], Dash::Solid, GREY)
+            }
+            Self::Frontier => {
+                let stairs = [(x - 8, y + 5), (x, y + 5), (x, y - 5), (x + 9, y - 5)];
+                pen.line(&stairs, Dash::Solid, BLACK.mix(0.75).stroke_width(2))
+            }
+            Self::Hollow => pen.mark(Kind::GroupCommit, at, true),
+            Self::Mark(kind) => {
+                let line = [(x - 16, y), (x + 16, y)];
+                pen.line(&line, pen::dash(*kind), pen::colour(*kind).mix(0.6))?;
+                pen.mark(*kind, at, false)
+            }
+        }
+    }
+}
+
+/// One entry for each strategy, then what the other signs mean.
+fn legend(rows: &[Row]) -> Vec<(Sign, String)> {
+    let mut entries = Vec::new();
+    let mut named: Vec<&str> = Vec::new();
+    for row in rows {
+        if named.contains(&row.strategy.as_str()) || named.len() == LEGEND_MOST {
+            continue;
+        }
+        named.push(&row.strategy);
+        let name = format::clipped(&row.strategy, 24);
+        let kind = kind_name(row.kind);
+        let name = match row.kind {
+            Kind::None => format!("{name} (never flushed)"),
+            _ if name == kind => name,
+            _ => format!("{name} ({kind})"),
+        };
+        entries.push((Sign::Mark(row.kind), name));
+    }
+    if rows.iter().any(|row| is_strategy(row.kind) && row.figures.is_some()) {
+        entries.push((Sign::Frontier, "frontier of the strategies".to_owned()));
+    }
+    if rows.iter().any(|row| row.refused.is_some()) {
+        entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
+    }
+    entries.push((Sign::Bars, "min–max over blocks; ×N: producers".to_owned()));
+    entries
+}
+
+/// The chart's question, with a warning before it where the disk is none.
+pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
+    if env.disk.emulated || rows.iter().any(|row| row.emulated) {
+        format!("EMULATED DISK: {}", model.question())
+    } else {
+        model.question().to_owned()
+    }
+}
+
+/// The machine with its disk, and the run.
+fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, String) {
+    let disk = &env.disk;
+    let known = |text: &Option<String>, what: &str| {
+        text.as_deref().map_or_else(|| format!("{what} unknown"), |text| format::clipped(text, 60))
+    };
+    let machine = match env.virtual_machine {
+        Some(true) => "virtual machine",
+        Some(false) => "bare metal",
+        None => "virtual machine or not: unknown",
+    };
+    let device = if disk.in_memory { "memory".to_owned() } else { known(&disk.device, "device") };
+    let machine = [
+        known(&env.cpu_model, "CPU"),
+        format::plural(usize::try_from(env.cores).unwrap_or(usize::MAX), "core"),
+        machine.to_owned(),
+        device,
+        known(&disk.file_system, "file system"),
+        known(&disk.write_cache, "write cache"),
+    ];
+    let run = [
+        format!(
+            "{}, {} of {} cells",
+            verdict::blocks(manifest, rows),
+            manifest.cells_done,
+            manifest.cells_planned
+        ),
+        format!("closed loop, seed {}", manifest.seed),
+        format::utc(manifest.started_at_ms),
+        format!("flushmark {}", format::clipped(&manifest.version, 20)),
+    ];
+    (machine.join(" · "), run.join(" · "))
+}
+
+/// Names the rows that a logarithmic axis has no place for.
+pub(super) fn draw_left_out(pen: &Pen<'_>, rows: &[Row]) -> anyhow::Result<()> {
+    let nothing = |row: &&Row| {
+        let figures = [row.figures, row.refused];
+        !figures.iter().flatten().any(|figures| drawable(figures.acked_per_s.median))
+    };
+    let names: Vec<String> = rows.iter().filter(nothing).map(Row::label).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let text = format!("not drawn, nothing acknowledged: {}", names.join(", "));
+    pen.text(&format::clipped(&text, 140), (16, HEIGHT - 6), Script::left(11, GREY))
+}
+
+/// Entries for strategies in the legend; more would push the plot off the sheet.
+const LEGEND_MOST: usize = 12;

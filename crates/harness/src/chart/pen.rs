@@ -1,0 +1,195 @@
+//! Lines, marks and texts on an SVG, by pixel.
+//!
+//! plotters knows no font here and would guess a text's size from its bytes, so texts are placed
+//! by an anchor and measured by [`text_width`].
+
+use anyhow::anyhow;
+use plotters::coord::Shift;
+use plotters::element::{
+    Circle, DashedPathElement, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text,
+};
+use plotters::prelude::{DrawingArea, IntoDrawingArea, SVGBackend};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{
+    Color, FontDesc, FontFamily, FontStyle, IntoTextStyle, RGBColor, ShapeStyle,
+};
+
+use crate::results::Kind;
+
+/// A place on the drawing: to the right, downwards.
+pub(super) type Pixel = (i32, i32);
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dash {
+    /// Long dashes.
+    Dashed,
+    /// Short dashes.
+    Dotted,
+    /// Without gaps.
+    Solid,
+}
+
+/// How a text is set.
+#[derive(Clone, Copy)]
+pub(super) struct Script {
+    /// Height of the letters' box in pixels.
+    size: u32,
+    /// Bold or not.
+    bold: bool,
+    /// Where the place given lies within the text, from left to right.
+    anchor: HPos,
+    /// Its colour.
+    colour: RGBColor,
+}
+
+impl Script {
+    /// Text that begins at its place.
+    pub(super) fn left(size: u32, colour: RGBColor) -> Self {
+        Self { size, bold: false, anchor: HPos::Left, colour }
+    }
+
+    /// Text that ends at its place.
+    pub(super) fn right(size: u32, colour: RGBColor) -> Self {
+        Self { anchor: HPos::Right, ..Self::left(size, colour) }
+    }
+
+    /// Text whose middle is at its place.
+    pub(super) fn centred(size: u32, colour: RGBColor) -> Self {
+        Self { anchor: HPos::Center, ..Self::left(size, colour) }
+    }
+
+    /// The same in bold.
+    pub(super) fn bold(self) -> Self {
+        Self { bold: true, ..self }
+    }
+}
+
+/// An SVG being drawn.
+pub(super) struct Pen<'a> {
+    area: DrawingArea<SVGBackend<'a>, Shift>,
+}
+
+impl<'a> Pen<'a> {
+    /// A white sheet of 900×560 pixels that is written to `out`.
+    pub(super) fn new(out: &'a mut String) -> anyhow::Result<Self> {
+        let area = SVGBackend::with_string(out, (900, 560)).into_drawing_area();
+        let pen = Self { area };
+        pen.area.fill(&WHITE).map_err(|e| anyhow!("cannot draw: {e}"))?;
+        Ok(pen)
+    }
+
+    /// Writes the end of the drawing.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        self.area.present().map_err(|e| anyhow!("cannot draw: {e}"))
+    }
+
+    /// A line through these points.
+    pub(super) fn line(
+        &self,
+        points: &[Pixel],
+        dash: Dash,
+        style: impl Into<ShapeStyle>,
+    ) -> anyhow::Result<()> {
+        let style = style.into();
+        let path = points.to_vec();
+        match dash {
+            Dash::Dashed => self.draw(&DashedPathElement::new(path, 7, 4, style)),
+            Dash::Dotted => self.draw(&DashedPathElement::new(path, 2, 4, style)),
+            Dash::Solid => self.draw(&PathElement::new(path, style)),
+        }
+    }
+
+    /// A filled rectangle.
+    pub(super) fn fill(&self, from: Pixel, to: Pixel, colour: RGBColor) -> anyhow::Result<()> {
+        self.draw(&Rectangle::new([from, to], colour.filled()))
+    }
+
+    /// One line of text; `at` is its vertical middle.
+    pub(super) fn text(&self, text: &str, at: Pixel, script: Script) -> anyhow::Result<()> {
+        let style = if script.bold { FontStyle::Bold } else { FontStyle::Normal };
+        // The backend divides by 1.24.
+        let font = FontDesc::new(FontFamily::SansSerif, f64::from(script.size) * 1.24, style);
+        let style = font.into_text_style(&(1, 1));
+        let style = style.color(&script.colour).pos(Pos::new(script.anchor, VPos::Center));
+        self.draw(&Text::new(text, at, style))
+    }
+
+    /// The mark of a strategy; an open and larger one if the figure must not be used.
+    pub(super) fn mark(&self, kind: Kind, at: Pixel, hollow: bool) -> anyhow::Result<()> {
+        let (x, y) = at;
+        let colour = colour(kind);
+        let r = if hollow { 7 } else { 5 };
+        let corners: &[Pixel] = match kind {
+            Kind::GroupCommit if hollow => {
+                return self.draw(&Circle::new(at, r, colour.stroke_width(2)));
+            }
+            Kind::GroupCommit => return self.draw(&Circle::new(at, 6, colour.filled())),
+            Kind::None => {
+                let falling = [(x - r, y - r), (x + r, y + r)];
+                let rising = [(x - r, y + r), (x + r, y - r)];
+                let width = if hollow { 1 } else { 2 };
+                self.line(&falling, Dash::Solid, colour.stroke_width(width))?;
+                return self.line(&rising, Dash::Solid, colour.stroke_width(width));
+            }
+            Kind::CommitRealtime => {
+                &[(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]
+            }
+            Kind::FlushRealtime => &[(x, y - r - 1), (x + r + 1, y + r), (x - r - 1, y + r)],
+            Kind::Raw => &[(x, y - r - 2), (x + r + 1, y), (x, y + r + 2), (x - r - 1, y)],
+        };
+        if hollow {
+            let closed: Vec<Pixel> = corners.iter().chain(&corners[..1]).copied().collect();
+            return self.line(&closed, Dash::Solid, colour.stroke_width(2));
+        }
+        self.draw(&Polygon::new(corners.to_vec(), colour.filled()))
+    }
+
+    fn draw<'e, E>(&self, element: &'e E) -> anyhow::Result<()>
+    where
+        &'e E: PointCollection<'e, Pixel>,
+        E: Drawable<SVGBackend<'a>>,
+    {
+        self.area.draw(element).map_err(|e| anyhow!("cannot draw: {e}"))
+    }
+}
+
+/// About what a text of this many pixels height is wide, by the shapes of a common sans serif.
+pub(super) fn text_width(text: &str, size: u32) -> i32 {
+    let hundredths = |c: char| match c {
+        'i' | 'j' | 'l' | '\'' | '.' | ',' | ':' | ';' | '|' | '·' | '!' => 27,
+        'f' | 't' | 'r' | ' ' | '(' | ')' | '[' | ']' | '-' | '/' => 34,
+        'm' | 'M' | 'w' | 'W' | '@' | '%' => 88,
+        'A'..='Z' | '+' | '=' | '×' => 66,
+        ' '..='~' | '–' | 'µ' => 56,
+        _ => 100,
+    };
+    let width = text.chars().fold(0_u32, |sum, c| sum.saturating_add(hundredths(c)));
+    i32::try_from(width.saturating_mul(size) / 100).unwrap_or(i32::MAX)
+}
+
+/// Okabe and Ito's colours that keep a contrast of 3:1 on white; never the only sign.
+pub(super) fn colour(kind: Kind) -> RGBColor {
+    match kind {
+        Kind::CommitRealtime => RGBColor(0x00, 0x9E, 0x73),
+        Kind::FlushRealtime => RGBColor(0xD5, 0x5E, 0x00),
+        Kind::GroupCommit => RGBColor(0x00, 0x72, 0xB2),
+        Kind::None => RGBColor(0x76, 0x76, 0x76),
+        Kind::Raw => BLACK,
+    }
+}
+
+/// How the lines of a strategy are drawn.
+pub(super) fn dash(kind: Kind) -> Dash {
+    match kind {
+        Kind::CommitRealtime => Dash::Dotted,
+        Kind::FlushRealtime | Kind::Raw => Dash::Dashed,
+        Kind::GroupCommit | Kind::None => Dash::Solid,
+    }
+}
+
+pub(super) const BLACK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+pub(super) const GREY: RGBColor = RGBColor(0x59, 0x59, 0x59);
+pub(super) const PALE: RGBColor = RGBColor(0xE2, 0xE2, 0xE2);
+pub(super) const BAND: RGBColor = RGBColor(0xF1, 0xF1, 0xEE);
+pub(super) const WHITE: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);

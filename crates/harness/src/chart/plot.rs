@@ -1,0 +1,279 @@
+//! The plot of chart C1: axes, band of zero exposure, marks, spreads, frontier and labels.
+
+use plotters::style::Color;
+
+use super::axis::Axis;
+use super::labels::{Area, Crowd};
+use super::pen::{self, BAND, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
+use super::{HEIGHT, LossModel, Point, RIGHT};
+use crate::format;
+use crate::results::Kind;
+use crate::summary::Stat;
+
+/// The frame of the plot, and where values lie in it.
+pub(super) struct Plot {
+    top: i32,
+    bottom: i32,
+    /// Where the band of zero exposure ends and the axis begins.
+    band_end: i32,
+    x: Axis,
+    y: Axis,
+    /// The columns of the band, by strategy.
+    columns: Vec<String>,
+}
+
+impl Plot {
+    /// A plot that holds these points and begins at this height.
+    pub(super) fn around(points: &[Point<'_>], top: i32) -> Self {
+        let bottom = HEIGHT - 58;
+        let mut columns: Vec<String> = Vec::new();
+        for point in points.iter().filter(|point| point.touches_zero()) {
+            if !columns.contains(&point.row.strategy) {
+                columns.push(point.row.strategy.clone());
+            }
+        }
+        let count = i32::try_from(columns.len()).unwrap_or(i32::MAX);
+        let widest = (RIGHT - LEFT) * 3 / 5;
+        let band_end = LEFT + count.saturating_mul(COLUMN).clamp(COLUMN, widest);
+        let ages: Vec<f64> = points.iter().flat_map(|p| ends(&p.age_ns)).collect();
+        let rates: Vec<f64> = points.iter().flat_map(|p| ends(&p.rate)).collect();
+        Self {
+            top,
+            bottom,
+            band_end,
+            x: Axis::around(&ages, 1e6..1e9, band_end..RIGHT),
+            y: Axis::around(&rates, 1e3..1e6, bottom..top),
+            columns,
+        }
+    }
+
+    /// The pixel of an age; 0 lies in the strategy's column of the band.
+    fn x(&self, age_ns: f64, strategy: &str) -> i32 {
+        if age_ns > 0.0 {
+            return self.x.at(age_ns);
+        }
+        let count = i32::try_from(self.columns.len()).unwrap_or(i32::MAX).max(1);
+        let column = self.columns.iter().position(|name| name == strategy).unwrap_or(0);
+        let column = i32::try_from(column).unwrap_or(0);
+        LEFT + (self.band_end - LEFT) * (2 * column + 1) / (2 * count)
+    }
+
+    fn pixel(&self, point: &Point<'_>) -> Pixel {
+        (self.x(point.age_ns.median, &point.row.strategy), self.y.at(point.rate.median))
+    }
+
+    /// The mark with its error bars.
+    fn body(&self, point: &Point<'_>) -> Area {
+        let across = |age_ns| self.x(age_ns, &point.row.strategy);
+        let low = (across(point.age_ns.min), self.y.at(point.rate.min));
+        let high = (across(point.age_ns.max), self.y.at(point.rate.max));
+        Area::spanning(low, high, 0)
+    }
+
+    /// Draws frame, marks and titles of the axes.
+    pub(super) fn draw_axes(&self, pen: &Pen<'_>, model: LossModel) -> anyhow::Result<()> {
+        let (top, bottom, start) = (self.top, self.bottom, self.band_end);
+        pen.fill((LEFT, top), (start, bottom), BAND)?;
+        for (value, written) in self.x.marks() {
+            let x = self.x.at(value);
+            pen.line(&[(x, top), (x, bottom)], Dash::Solid, PALE.mix(strength(written)))?;
+            if written {
+                let text = round(&format::duration(value));
+                pen.text(&text, (x, bottom + 14), Script::centred(12, BLACK))?;
+            }
+        }
+        for (value, written) in self.y.marks() {
+            let y = self.y.at(value);
+            pen.line(&[(LEFT, y), (RIGHT, y)], Dash::Solid, PALE.mix(strength(written)))?;
+            if written {
+                let text = round(&format::count(value));
+                let script = Script::right(12, BLACK);
+                pen.text(&text, (LEFT - 8, y), script)?;
+            }
+        }
+        let frame = [(LEFT, top), (LEFT, bottom), (RIGHT, bottom)];
+        pen.line(&frame, Dash::Solid, GREY)?;
+        pen.line(&[(start, top), (start, bottom)], Dash::Dotted, GREY)?;
+        let band_middle = i32::midpoint(LEFT, start);
+        pen.text("0", (band_middle, bottom + 14), Script::centred(12, BLACK).bold())?;
+        pen.text("nothing at risk", (band_middle, bottom + 29), Script::centred(11, GREY))?;
+        let axis_middle = i32::midpoint(start, RIGHT);
+        pen.text(
+            model.axis_title(),
+            (axis_middle.min(RIGHT - 220), bottom + 38),
+            Script::centred(12, BLACK),
+        )?;
+        pen.text(
+            "acknowledged messages per second (log)",
+            (LEFT - 56, top - 14),
+            Script::left(12, BLACK),
+        )
+    }
+
+    /// Draws everything that was measured; later marks lie above earlier ones.
+    pub(super) fn draw_points(&self, pen: &Pen<'_>, points: &[Point<'_>]) -> anyhow::Result<()> {
+        if points.is_empty() {
+            let place = (self.band_end + 40, i32::midpoint(self.top, self.bottom));
+            let text = "no cell was finished: there is nothing to draw";
+            return pen.text(text, place, Script::left(14, GREY));
+        }
+        let frame = Area::spanning((LEFT, self.top), (RIGHT, self.bottom), 0);
+        let mut crowd = Crowd::new(frame);
+        for point in points {
+            let reach = if point.hollow { 9 } else { 7 };
+            crowd.add_solid(Area::about(self.pixel(point), reach));
+        }
+        self.draw_paths(pen, points, &mut crowd)?;
+        self.draw_frontier(pen, points, &mut crowd)?;
+        for point in points {
+            self.draw_spread(pen, point, &mut crowd)?;
+        }
+        for point in points {
+            pen.mark(point.row.kind, self.pixel(point), point.hollow)?;
+        }
+        let valid = |row| points.iter().find(|p| !p.hollow && std::ptr::eq(p.row, row));
+        for point in points.iter().filter(|point| point.row.kind != Kind::Raw) {
+            // An invalid block beside the valid ones of its row needs no second label.
+            let twin = valid(point.row).filter(|_| point.hollow);
+            if twin.is_some_and(|twin| near(self.pixel(twin), self.pixel(point))) {
+                continue;
+            }
+            let text = point.label(points);
+            let size = (pen::text_width(&text, LABEL), 12);
+            let place = crowd.place_near(self.pixel(point), self.body(point), size);
+            pen.text(&text, place, Script::left(LABEL, BLACK))?;
+        }
+        self.draw_raw_level(pen, points, &mut crowd)
+    }
+
+    /// Thin lines that join the rows of a strategy, from few producers to many.
+    fn draw_paths(
+        &self,
+        pen: &Pen<'_>,
+        points: &[Point<'_>],
+        crowd: &mut Crowd,
+    ) -> anyhow::Result<()> {
+        let counted: Vec<&Point<'_>> = points.iter().filter(|point| !point.hollow).collect();
+        for pair in counted.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            if from.row.strategy == to.row.strategy && from.row.setting == to.row.setting {
+                let kind = from.row.kind;
+                let (a, b) = (self.pixel(from), self.pixel(to));
+                crowd.add_line(a, b);
+                pen.line(&[a, b], pen::dash(kind), pen::colour(kind).mix(0.6))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The staircase over the rows that nothing beats, to the right end of the axis.
+    fn draw_frontier(
+        &self,
+        pen: &Pen<'_>,
+        points: &[Point<'_>],
+        crowd: &mut Crowd,
+    ) -> anyhow::Result<()> {
+        let mut best: Vec<&Point<'_>> = points.iter().filter(|point| point.on_frontier).collect();
+        best.sort_by(|a, b| a.age_ns.median.total_cmp(&b.age_ns.median));
+        let mut stairs: Vec<Pixel> = Vec::new();
+        for point in best {
+            let (x, y) = self.pixel(point);
+            stairs.extend(stairs.last().map(|&(_, below)| (x, below)));
+            stairs.push((x, y));
+        }
+        stairs.extend(stairs.last().map(|&(_, y)| (RIGHT, y)));
+        for step in stairs.windows(2) {
+            crowd.add_line(step[0], step[1]);
+        }
+        pen.line(&stairs, Dash::Solid, BLACK.mix(0.75).stroke_width(2))
+    }
+
+    /// From the smallest to the largest block, both ways.
+    fn draw_spread(
+        &self,
+        pen: &Pen<'_>,
+        point: &Point<'_>,
+        crowd: &mut Crowd,
+    ) -> anyhow::Result<()> {
+        let (x, y) = self.pixel(point);
+        let colour = pen::colour(point.row.kind);
+        let body = self.body(point);
+        let (low, high, near, far) = (body.bottom, body.top, body.left, body.right);
+        let bars = [
+            [(x, low), (x, high)],
+            [(x - 3, low), (x + 3, low)],
+            [(x - 3, high), (x + 3, high)],
+            [(near, y), (far, y)],
+            [(near, y - 3), (near, y + 3)],
+            [(far, y - 3), (far, y + 3)],
+        ];
+        for (at, bar) in bars.iter().enumerate() {
+            let drawn = if at < 3 { low != high } else { near != far };
+            if drawn {
+                crowd.add_line(bar[0], bar[1]);
+                pen.line(bar, Dash::Solid, colour)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rate of the raw loop as a level across the chart.
+    fn draw_raw_level(
+        &self,
+        pen: &Pen<'_>,
+        points: &[Point<'_>],
+        crowd: &mut Crowd,
+    ) -> anyhow::Result<()> {
+        for point in points.iter().filter(|point| point.row.kind == Kind::Raw && !point.hollow) {
+            let (x, y) = self.pixel(point);
+            let style = pen::colour(Kind::Raw).mix(0.6);
+            pen.line(&[(x + 9, y), (RIGHT, y)], pen::dash(Kind::Raw), style)?;
+            let rate = format::count(point.rate.median);
+            let setting = &point.row.setting;
+            let gap = if setting.is_empty() { "" } else { ", " };
+            let text = format!("raw pwrite+fdatasync, 1 thread{gap}{setting}: {rate}/s");
+            let size = (pen::text_width(&text, LABEL), 12);
+            let mut places = Vec::new();
+            for left in [
+                RIGHT - size.0 - 4,
+                self.band_end + 8,
+                i32::midpoint(self.band_end, RIGHT) - size.0 / 2,
+                LEFT + 8,
+            ] {
+                places.extend([(left, y - 9), (left, y + 10)]);
+            }
+            let place = crowd.place(&places, size);
+            pen.text(&text, place, Script::left(LABEL, BLACK))?;
+        }
+        Ok(())
+    }
+}
+
+fn ends(stat: &Stat) -> [f64; 3] {
+    [stat.min, stat.median, stat.max]
+}
+
+fn strength(written: bool) -> f64 {
+    if written { 1.0 } else { 0.5 }
+}
+
+/// Whether two marks touch.
+fn near(a: Pixel, b: Pixel) -> bool {
+    a.0.abs_diff(b.0) < 16 && a.1.abs_diff(b.1) < 16
+}
+
+/// `1 s` rather than `1.0 s`: marks are round numbers.
+fn round(text: &str) -> String {
+    match text.split_once(".0") {
+        Some((whole, unit)) if !unit.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("{whole}{unit}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+const LEFT: i32 = 72;
+/// Width of a strategy's column in the band of zero exposure: a mark and a label on each side.
+const COLUMN: i32 = 84;
+/// Height of the labels at points.
+const LABEL: u32 = 11;

@@ -1,0 +1,33 @@
+//! The benchmark: profiles, load, measurement, results, charts and report.
+//!
+//! [`run::run`] measures a [`profile::Sweep`] on the disk of a directory and leaves a result
+//! directory. Everything a person reads is made from recorded results alone, by [`table`],
+//! [`chart`] and [`report`]. Nothing here prints.
+#![forbid(unsafe_code)]
+
+pub mod cell;
+pub mod chart;
+pub mod clock;
+pub mod disk;
+pub mod distribution;
+pub mod environment;
+pub mod exposure;
+pub mod format;
+pub mod load;
+pub mod output;
+pub mod profile;
+pub mod random;
+pub mod raw;
+pub mod recorder;
+pub mod report;
+pub mod results;
+#[cfg(test)]
+mod results_fixture;
+pub mod run;
+pub mod strategy;
+pub mod summary;
+pub mod table;
+pub mod validity;
+pub mod verdict;
+pub mod vmstat;
+pub mod workdir;

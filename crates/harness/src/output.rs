@@ -1,0 +1,155 @@
+//! The directory that a run leaves: written cell by cell, so that an end at any moment loses
+//! nothing that was measured.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context, Result};
+use hdrhistogram::serialization::V2Serializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use serde::Serialize;
+
+use crate::cell::Measured;
+use crate::chart;
+use crate::report;
+use crate::results::{Cell, Environment, Manifest};
+
+/// A result directory that is being written.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    cells: File,
+}
+
+impl Output {
+    /// Makes the directory of a run below `results`.
+    ///
+    /// # Errors
+    ///
+    /// If it exists or cannot be written.
+    pub fn create(results: &Path, run: &str) -> Result<Self> {
+        let path = results.join(run);
+        fs::create_dir_all(results).with_context(|| format!("create {}", results.display()))?;
+        fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        fs::create_dir(path.join("hist"))?;
+        fs::create_dir(path.join("plots"))?;
+        let cells =
+            OpenOptions::new().create_new(true).append(true).open(path.join("cells.jsonl"))?;
+        Ok(Self { path, cells })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces a JSON file of the run.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string_pretty(value)?;
+        self.write_text(name, &format!("{text}\n"))
+    }
+
+    /// Replaces a file of the run, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written; the old one is there then.
+    pub fn write_text(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.path.join(name);
+        let beside = path.with_extension("new");
+        fs::write(&beside, text)
+            .and_then(|()| fs::rename(&beside, &path))
+            .with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Appends a cell, durably, and its histograms.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub fn write_cell(&mut self, measured: &Measured) -> Result<()> {
+        let cell = &measured.cell;
+        for (name, histogram) in &measured.histograms {
+            let file = format!("{}.{}.{name}.hlog", cell.cell.replace('/', "-"), cell.block);
+            self.write_histogram(&file, cell, histogram)?;
+        }
+        let mut line = serde_json::to_string(cell)?;
+        line.push('\n');
+        self.cells
+            .write_all(line.as_bytes())
+            .and_then(|()| self.cells.sync_data())
+            .with_context(|| format!("write {}", self.path.join("cells.jsonl").display()))
+    }
+
+    fn write_histogram(
+        &self,
+        file: &str,
+        cell: &Cell,
+        histogram: &hdrhistogram::Histogram<u64>,
+    ) -> Result<()> {
+        let path = self.path.join("hist").join(file);
+        let mut text = Vec::new();
+        let mut serializer = V2Serializer::new();
+        let start = UNIX_EPOCH + std::time::Duration::from_millis(cell.started_at_ms);
+        let mut log = IntervalLogWriterBuilder::new()
+            .add_comment(&format!("{} of block {}, in nanoseconds", cell.cell, cell.block))
+            .with_start_time(start)
+            .begin_log_with(&mut text, &mut serializer)?;
+        let length = std::time::Duration::from_nanos(cell.measured_ns);
+        log.write_histogram(histogram, std::time::Duration::ZERO, length, None::<Tag<'_>>)
+            .map_err(|error| anyhow::anyhow!("histogram {file}: {error:?}"))?;
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Draws the charts and the report from what was recorded, and points `latest` here.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub fn finish(&self, manifest: &Manifest, env: &Environment, cells: &[Cell]) -> Result<()> {
+        self.write_json("manifest.json", manifest)?;
+        for model in chart::LossModel::ALL {
+            let name = format!("plots/{}.svg", model.file_stem());
+            self.write_text(&name, &chart::pareto(manifest, env, cells, model)?)?;
+        }
+        self.write_text("report.html", &report::html(manifest, env, cells)?)?;
+        let Some(results) = self.path.parent() else { return Ok(()) };
+        let (latest, beside) = (results.join("latest"), results.join("latest.new"));
+        let _ = fs::remove_file(&beside);
+        std::os::unix::fs::symlink(self.path.file_name().unwrap_or_default(), &beside)
+            .and_then(|()| fs::rename(&beside, &latest))
+            .with_context(|| format!("link {}", latest.display()))
+    }
+}
+
+/// Reads the cells that a run left; a last line that was cut by a crash is passed over.
+///
+/// # Errors
+///
+/// If the file cannot be read, or a line is not a cell of this major schema version.
+pub fn read_cells(path: &Path) -> Result<Vec<Cell>> {
+    let file = path.join("cells.jsonl");
+    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+    let mut cells = Vec::new();
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if !line.ends_with('\n') {
+            break;
+        }
+        let place = || format!("{}:{}", file.display(), number + 1);
+        let cell: Cell = serde_json::from_str(line).with_context(place)?;
+        anyhow::ensure!(
+            cell.schema.starts_with("flushmark.cell/1."),
+            "{}: schema {} is not one that this version reads (flushmark.cell/1.x)",
+            place(),
+            cell.schema
+        );
+        cells.push(cell);
+    }
+    Ok(cells)
+}

@@ -1,0 +1,161 @@
+//! What the disk allows without a log: pwrite and fdatasync in a loop on one thread.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use store_core::Nanos;
+
+use crate::cell::{Measured, Place, Setting};
+use crate::clock::{float, nanos, now, wall_ms};
+use crate::disk;
+use crate::distribution::{is_saturated, quantiles, quantiles_of, times};
+use crate::load::Bodies;
+use crate::profile::Workload;
+use crate::results::{
+    AckPromise, CELL_SCHEMA, Cell, Counts, Dirty, EndedBy, ExposureByModel, Interval, Io, Kind,
+    Little, Quantiles, Status,
+};
+use crate::validity;
+
+/// Measures the loop with writes of a record's size, one after the other through a file that was
+/// written before, as the log's own segments are. `None` if interrupted.
+///
+/// # Errors
+///
+/// If the file cannot be made, written or synced.
+pub fn measure(
+    setting: &Setting<'_>,
+    place: &Place,
+    workload: &Workload,
+    record_bytes: u64,
+) -> Result<Option<Measured>> {
+    let path = setting.directory.join("raw");
+    let started_at_ms = wall_ms();
+    let found = run(setting, &path, record_bytes)
+        .with_context(|| format!("raw loop on {}", path.display()));
+    let _ = std::fs::remove_file(&path);
+    Ok(found?.map(|raw| raw.cell(setting, place, workload, record_bytes, started_at_ms)))
+}
+
+struct Raw {
+    start: Nanos,
+    end: Nanos,
+    operations: hdrhistogram::Histogram<u64>,
+    syncs: hdrhistogram::Histogram<u64>,
+    device: Option<disk::DiskCounters>,
+}
+
+fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<Raw>> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let size = FILE_BYTES.max(record_bytes);
+    let zeroes = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < size {
+        file.write_all_at(&zeroes, at)?;
+        at += store_core::length_u64(zeroes.len());
+    }
+    file.sync_all()?;
+    let bodies = Bodies::new(setting.seed, usize::try_from(record_bytes)?);
+    let (mut operations, mut syncs) = (times(), times());
+    let counters = || setting.device.and_then(disk::counters);
+    let mut before = counters();
+    let mut start = now().after(nanos(setting.warmup));
+    let mut warm = false;
+    let mut place = 0;
+    for index in 0.. {
+        let begun = now();
+        if !warm && start <= begun {
+            (warm, start, before) = (true, begun, counters());
+        }
+        if warm && start.after(nanos(setting.measure)) <= begun {
+            let device = before.zip(counters()).map(|(before, after)| after.since(&before));
+            return Ok(Some(Raw { start, end: begun, operations, syncs, device }));
+        }
+        if setting.interrupted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if place + record_bytes > size {
+            place = 0;
+        }
+        file.write_all_at(bodies.get(index), place)?;
+        place += record_bytes;
+        let written = now();
+        file.sync_data()?;
+        let done = now();
+        if warm {
+            operations.saturating_record(done.since(begun).get());
+            syncs.saturating_record(done.since(written).get());
+        }
+    }
+    unreachable!("the loop ends by time")
+}
+
+impl Raw {
+    fn cell(
+        &self,
+        setting: &Setting<'_>,
+        place: &Place,
+        workload: &Workload,
+        record_bytes: u64,
+        started_at_ms: u64,
+    ) -> Measured {
+        let count = self.operations.len();
+        let measured_ns = self.end.since(self.start).get();
+        let per_s = float(count) / (float(measured_ns) / 1e9);
+        let written = self.device.as_ref().map(|device| device.write_bytes);
+        let one = quantiles_of([1]);
+        let mut cell = Cell {
+            schema: CELL_SCHEMA.to_owned(),
+            run: setting.run.to_owned(),
+            cell: "raw/1".to_owned(),
+            block: place.block,
+            position: place.position,
+            started_at_ms,
+            disk: "host".to_owned(),
+            sysctl: "as-found".to_owned(),
+            strategy: "raw".to_owned(),
+            kind: Kind::Raw,
+            ack_at: AckPromise::Flushed,
+            workload: workload.name.clone(),
+            producers: 1,
+            message_bytes: workload.message_bytes,
+            record_bytes,
+            emulated: setting.emulated,
+            measured_ns,
+            ended_by: EndedBy::Time,
+            counts: Counts { appended: count, acked: count, flushes: count, ..Counts::default() },
+            acked_per_s: per_s,
+            bytes_per_s: per_s * float(workload.message_bytes),
+            append_to_ack_ns: quantiles(&self.operations),
+            flush_ns: quantiles(&self.syncs),
+            messages_per_flush: Quantiles { count, ..one },
+            bytes_per_flush: Quantiles { count, ..quantiles_of([record_bytes]) },
+            fsync_per_ack: 1.0,
+            exposure: ExposureByModel::default(),
+            ack_to_durable_ns: Quantiles::default(),
+            interval: Interval::default(),
+            io: Io {
+                device_write_bytes: written,
+                flush_requests: self.device.as_ref().and_then(|device| device.flush_requests),
+                write_amplification: written
+                    .filter(|_| count > 0)
+                    .map(|written| float(written) / (float(count) * float(record_bytes))),
+            },
+            dirty: Dirty::default(),
+            little: Little::default(),
+            validity: Vec::new(),
+            status: Status::Valid,
+        };
+        let seen = validity::Seen { saturated: is_saturated(&self.operations), acked_early: 0 };
+        validity::judge(&mut cell, setting.environment_checks, &seen);
+        let histograms =
+            vec![("append_to_ack", self.operations.clone()), ("flush", self.syncs.clone())];
+        Measured { cell, histograms }
+    }
+}
+
+/// Large enough that the loop does not rewrite what a device still holds in a small cache.
+const FILE_BYTES: u64 = 64 << 20;

@@ -1,0 +1,421 @@
+//! The report: one HTML file that needs nothing else, made from recorded results alone.
+//!
+//! Every string of the results is escaped where it enters the page, and the page forbids itself to
+//! fetch anything.
+
+mod html;
+mod tables;
+
+use self::html::{Datum, Table};
+use crate::chart::{self, LossModel};
+use crate::clock::float;
+use crate::format;
+use crate::results::{Cell, DiskInfo, Environment, Manifest};
+use crate::summary::{self, Row};
+use crate::verdict;
+
+/// The report of a run, whole or not: verdict, machine, validity, charts, tables, profile, method.
+///
+/// The same results give the same bytes.
+///
+/// # Errors
+///
+/// If a chart cannot be drawn, see [`chart::pareto`].
+pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::Result<String> {
+    let rows = summary::rows(cells);
+    let mut page = head(manifest);
+    page += &opening(manifest, env, cells, &rows);
+    page += &section("Machine", &machine(manifest, env));
+    page += &section("Validity", &validity(cells));
+    if !cells.is_empty() {
+        for model in LossModel::ALL {
+            page += &charted(manifest, env, cells, &rows, model)?;
+        }
+        page += &section("All strategies and loads", &strategies(&rows));
+        page += &section("All cells", &all_cells(cells));
+    }
+    page += &section("Profile", &profile(manifest));
+    page += &section("Definitions and method", METHOD);
+    page += &section("Reproduce", &reproduce(manifest));
+    page += "<script>\n";
+    page += include_str!("report/page.js");
+    page += "</script>\n</body>\n</html>\n";
+    Ok(page)
+}
+
+fn head(manifest: &Manifest) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <title>Flushmark: {}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
+        format::escaped(&manifest.run),
+        include_str!("report/page.css")
+    )
+}
+
+/// Nothing may be fetched from anywhere; style and script are in the page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+fn section(title: &str, body: &str) -> String {
+    let id: String = title
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    format!("<section>\n<h2 id=\"{id}\">{}</h2>\n{body}</section>\n", format::escaped(title))
+}
+
+/// The question, when and where it was asked, and the verdict.
+fn opening(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row]) -> String {
+    let mut out = format!(
+        "<h1>Flush strategies on {}</h1>\n\
+         <p class=\"meta\">sweep {} · {} · run {} · {} of {} cells</p>\n",
+        format::escaped(&place(&env.disk)),
+        format::escaped(&manifest.sweep),
+        format::utc(manifest.started_at_ms),
+        format::escaped(&manifest.run),
+        manifest.cells_done,
+        manifest.cells_planned,
+    );
+    if env.disk.emulated || rows.iter().any(|row| row.emulated) {
+        out += "<p class=\"emulated\">EMULATED disk: \
+                the figures say nothing about real hardware.</p>\n";
+    }
+    let sentences = verdict::sentences(manifest, env, cells, rows);
+    let item = |sentence: &String| format!("<li>{}</li>\n", format::escaped(sentence));
+    out += "<div class=\"verdict\"><ul>\n";
+    out.extend(sentences.iter().map(item));
+    out + "</ul></div>\n"
+}
+
+/// `vda (ext4)`, or the directory if there is no device.
+fn place(disk: &DiskInfo) -> String {
+    let device = disk.device.as_deref().unwrap_or(&disk.path);
+    match &disk.file_system {
+        Some(file_system) => format!("{device} ({file_system})"),
+        None => device.to_owned(),
+    }
+}
+
+fn machine(manifest: &Manifest, env: &Environment) -> String {
+    let mut system = vec![
+        ("virtual machine", yes(env.virtual_machine)),
+        ("processor", text(env.cpu_model.as_ref())),
+        ("cores usable", env.cores.to_string()),
+        ("memory", env.memory_bytes.map_or_else(unknown, size)),
+        ("kernel", env.kernel.clone()),
+        ("distribution", text(env.distribution.as_ref())),
+        ("clock source", text(env.clocksource.as_ref())),
+        ("build", env.build.clone()),
+        ("flushmark", manifest.version.clone()),
+        ("revision", checkout(manifest)),
+        ("host, hashed", env.host_hash.clone()),
+    ];
+    system.extend(env.sysctls.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    let table = |caption: &str, facts: Vec<(&str, String)>| {
+        let row = |(name, value): (&str, String)| vec![Datum::text(name), Datum::text(value)];
+        let table = Table {
+            caption,
+            heads: &["what", "value"],
+            rows: facts.into_iter().map(row).collect(),
+            sortable: false,
+        };
+        table.html()
+    };
+    format!(
+        "<div class=\"facts\">\n{}{}</div>\n",
+        table("Disk", disk_facts(&env.disk)),
+        table("System and program", system)
+    )
+}
+
+fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
+    vec![
+        ("directory", disk.path.clone()),
+        ("device", text(disk.device.as_ref())),
+        ("model", text(disk.model.as_ref())),
+        ("file system", text(disk.file_system.as_ref())),
+        ("mount options", text(disk.mount_options.as_ref())),
+        ("write cache, as reported", text(disk.write_cache.as_ref())),
+        ("queue scheduler", text(disk.scheduler.as_ref())),
+        ("rotational", yes(disk.rotational)),
+        ("loop, device mapper or the like", yes(Some(disk.emulated))),
+        ("in memory", yes(Some(disk.in_memory))),
+        ("free at the start", format!("{} of {}", size(disk.free_bytes), size(disk.total_bytes))),
+    ]
+}
+
+fn checkout(manifest: &Manifest) -> String {
+    match (&manifest.revision, manifest.dirty) {
+        (None, _) => unknown(),
+        (Some(revision), Some(true)) => format!("{revision}, with changes"),
+        (Some(revision), _) => revision.clone(),
+    }
+}
+
+fn text(known: Option<&String>) -> String {
+    known.cloned().unwrap_or_else(unknown)
+}
+
+fn yes(known: Option<bool>) -> String {
+    known.map_or_else(unknown, |known| if known { "yes" } else { "no" }.to_owned())
+}
+
+fn size(bytes: u64) -> String {
+    format::bytes(float(bytes))
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn validity(cells: &[Cell]) -> String {
+    let checks: usize = cells.iter().map(|cell| cell.validity.len()).sum();
+    if checks == 0 {
+        return "<p>No check was made, because no cell was finished.</p>\n".to_owned();
+    }
+    let not_passed = if summary::notes(cells).is_empty() {
+        "<p>Every check passed.</p>\n".to_owned()
+    } else {
+        tables::not_passed(cells)
+    };
+    format!(
+        "{not_passed}<details><summary>All {} of {}</summary>\n\
+         <div class=\"figures\">\n{}</div></details>\n",
+        format::plural(checks, "check"),
+        format::plural(cells.len(), "cell"),
+        tables::all_checks(cells)
+    )
+}
+
+fn charted(
+    manifest: &Manifest,
+    env: &Environment,
+    cells: &[Cell],
+    rows: &[Row],
+    model: LossModel,
+) -> anyhow::Result<String> {
+    let svg = chart::pareto(manifest, env, cells, model)?;
+    let body = format!(
+        "<div class=\"plate\" tabindex=\"0\" role=\"region\" aria-label=\"Chart\">\n{svg}</div>\n\
+         <details open><summary>The chart as a table</summary>\n\
+         <div class=\"figures\">\n{}</div></details>\n",
+        tables::twin(rows, model)
+    );
+    let title = match model {
+        LossModel::Power => "C1: throughput and power cut",
+        LossModel::Process => "C1b: throughput and kill -9",
+    };
+    Ok(section(title, &body))
+}
+
+fn strategies(rows: &[Row]) -> String {
+    format!(
+        "<p class=\"note\">Medians over the valid blocks, [smallest–largest] beside them. \
+         Exposure is the p99 of time. “~”: from too few values to be firm. \
+         A click on a column's name sorts.</p>\n\
+         <div class=\"figures\">\n{}</div>\n",
+        tables::rows(rows)
+    )
+}
+
+fn all_cells(cells: &[Cell]) -> String {
+    format!(
+        "<p class=\"note\">One line per repetition, invalid ones included. Blocks and positions \
+         count from 0. “measured” leaves out the warm-up.</p>\n\
+         <div class=\"figures all\">\n{}</div>\n",
+        tables::cells(cells)
+    )
+}
+
+fn profile(manifest: &Manifest) -> String {
+    // A parser drops one line break after the tag; this one is for it.
+    format!("<pre tabindex=\"0\">\n{}</pre>\n", format::escaped(&manifest.profile))
+}
+
+fn reproduce(manifest: &Manifest) -> String {
+    let command: Vec<String> = manifest.command.iter().map(|word| quoted(word)).collect();
+    let revision = manifest.revision.as_deref().unwrap_or("unknown");
+    let changes = match manifest.dirty {
+        Some(true) => " with changes that are not in it",
+        Some(false) => "",
+        None => ", clean or not: unknown",
+    };
+    format!(
+        "<pre tabindex=\"0\">\n{}</pre>\n<p class=\"note\">Revision {}{changes}; seed {}. \
+         The order of cells and the messages are the same again, the disk is not.</p>\n",
+        format::escaped(&command.join(" ")),
+        format::escaped(revision),
+        manifest.seed
+    )
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+const METHOD: &str = include_str!("report/method.html");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Kind;
+    use crate::results::{Level, Outcome};
+    use crate::results_fixture::{
+        HOSTILE, cell, check, environment, example, extreme, manifest, troubled,
+    };
+
+    fn page(cells: &[Cell]) -> String {
+        html(&manifest(), &environment(), cells).unwrap()
+    }
+
+    /// The elements that are opened and must be closed, each as often.
+    #[track_caller]
+    fn assert_closed(page: &str) {
+        for name in
+            ["section", "table", "thead", "tbody", "tr", "div", "details", "pre", "svg", "ul", "dl"]
+        {
+            let opened = page.matches(&format!("<{name}>")).count()
+                + page.matches(&format!("<{name} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{name}>")).count(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_same_results_give_the_same_bytes() {
+        assert_eq!(page(&troubled()), page(&troubled()));
+    }
+
+    #[test]
+    fn the_page_holds_every_part() {
+        let page = page(&troubled());
+        assert_closed(&page);
+        for part in [
+            "<h1>Flush strategies on vda (ext4)</h1>",
+            "Synchronous flush (sync ×64) acknowledged",
+            "<h2 id=\"machine\">",
+            "<th scope=\"row\">errors</th><td class=\"invalid\">invalid</td><td>3</td>",
+            "<summary>All 85 checks of 39 cells</summary>",
+            "aria-labelledby=\"c1-title c1-desc\"",
+            "aria-labelledby=\"c1b-title c1b-desc\"",
+            "hollow: invalid</td>",
+            "<h2 id=\"all-cells\">",
+            "schema: flushmark.sweep/v1\nblocks: 3        # repetitions\n",
+            "Loss models",
+            "Page-cache absorbed",
+            "cargo xtask bench --disk &#39;/data/mq dir&#39; --blocks 3",
+        ] {
+            assert!(page.contains(part), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn every_column_has_a_name() {
+        let page = page(&troubled());
+        for table in page.split("<table").skip(1) {
+            let (head, body) = table.split_once("</thead>").unwrap();
+            let columns = head.matches("<th ").count();
+            for row in body.split_once("</table>").unwrap().0.split("<tr>").skip(1) {
+                let cells = row.matches("<td").count() + row.matches("<th ").count();
+                assert_eq!(cells, columns, "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_fetched_from_anywhere() {
+        let page = page(&troubled()).replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        for word in ["http:", "https:", "src=", "url(", "@import", "<link", "<img"] {
+            assert!(!page.contains(word), "{word}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn no_string_leaves_its_place() {
+        let hostile = || HOSTILE.to_owned();
+        let mut manifest = manifest();
+        manifest.run = hostile();
+        manifest.sweep = hostile();
+        manifest.version = hostile();
+        manifest.profile = hostile();
+        manifest.revision = Some(hostile());
+        manifest.command = vec![hostile(), "it's".to_owned()];
+        let mut env = environment();
+        for text in [&mut env.kernel, &mut env.build, &mut env.host_hash, &mut env.disk.path] {
+            *text = hostile();
+        }
+        env.cpu_model = Some(hostile());
+        env.distribution = Some(hostile());
+        env.sysctls = [(hostile(), hostile())].into();
+        let disk = &mut env.disk;
+        for text in
+            [&mut disk.device, &mut disk.model, &mut disk.file_system, &mut disk.mount_options]
+        {
+            *text = Some(hostile());
+        }
+        let cells = [0, 1].map(|block| {
+            cell(Kind::GroupCommit, 8, block, |c| {
+                for text in
+                    [&mut c.run, &mut c.cell, &mut c.strategy, &mut c.workload, &mut c.sysctl]
+                {
+                    *text = hostile();
+                }
+                c.validity = vec![check(HOSTILE, Level::Warn, HOSTILE, HOSTILE)];
+            })
+        });
+        let page = html(&manifest, &env, &cells).unwrap();
+        assert_closed(&page);
+        assert_eq!(page.matches("<script").count(), 1);
+        assert_eq!(page.matches("<b ").count(), 0);
+        assert_eq!(page.matches("</title>").count(), 3);
+        assert!(!page.contains('\u{1b}') && !page.contains('\0'));
+    }
+
+    #[test]
+    fn a_run_without_cells_still_has_a_report() {
+        let mut manifest = manifest();
+        (manifest.outcome, manifest.cells_done) = (Outcome::Interrupted, 0);
+        let page = html(&manifest, &environment(), &[]).unwrap();
+        assert_closed(&page);
+        assert!(page.contains("No cell was finished (interrupted after 0 of 39 cells)"));
+        assert!(page.contains("No check was made"));
+        assert!(page.contains("/data/mq") && page.contains("flushmark.sweep/v1"));
+        assert!(!page.contains("<svg"));
+    }
+
+    #[test]
+    fn an_emulated_disk_has_a_banner() {
+        assert!(!page(&example()).contains("class=\"emulated\""));
+        let mut env = environment();
+        env.disk.emulated = true;
+        assert!(html(&manifest(), &env, &example()).unwrap().contains("class=\"emulated\""));
+    }
+
+    #[test]
+    fn extremes_and_missing_values_are_shown() {
+        let page = page(&extreme());
+        assert_closed(&page);
+        assert!(page.contains("1e300") && page.contains("585 y") && page.contains("16 EiB"));
+        assert!(!page.contains("NaN") && !page.contains("\"inf\""));
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (word, expect) in [
+            ("--blocks=3", "--blocks=3"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", "'it'\\''s'"),
+            ("$(x)", "'$(x)'"),
+        ] {
+            assert_eq!(quoted(word), expect);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! What the tables of a report hold: rows, cells, checks, and the twin of each chart.
+
+use super::html::{Datum, Table};
+use crate::chart::{self, LossModel};
+use crate::clock::float;
+use crate::format;
+use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
+use crate::summary::{Figures, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name};
+
+/// Every check that did not pass, with what was found and in how many cells.
+pub(super) fn not_passed(cells: &[Cell]) -> String {
+    let all = cells.len();
+    let row = |note: &Note| {
+        let mut values: Vec<String> = note.values.iter().take(3).cloned().collect();
+        if note.values.len() > values.len() {
+            values.push(format!("… ({} findings)", note.values.len()));
+        }
+        vec![
+            Datum::text(&note.code),
+            Datum::text(level_name(note.level)).class(level_class(note.level)),
+            Datum::text(values.join(", ")),
+            Datum::text(&note.rule),
+            Datum::shown(format!("{} of {all}", note.cells), approximate(note.cells)),
+        ]
+    };
+    Table {
+        caption: "Checks that did not pass",
+        heads: &["check", "outcome", "found", "rule", "cells"],
+        rows: notes(cells).iter().map(row).collect(),
+        sortable: false,
+    }
+    .html()
+}
+
+/// Every check of every cell, passed or not.
+pub(super) fn all_checks(cells: &[Cell]) -> String {
+    let mut rows = Vec::new();
+    for cell in cells {
+        for check in &cell.validity {
+            rows.push(vec![
+                Datum::text(&cell.cell),
+                Datum::count(cell.block.into()),
+                Datum::text(&check.code),
+                Datum::text(level_name(check.level)).class(level_class(check.level)),
+                Datum::text(&check.value),
+                Datum::text(&check.rule),
+            ]);
+        }
+    }
+    Table {
+        caption: "All checks of all cells",
+        heads: &["cell", "block", "check", "outcome", "found", "rule"],
+        rows,
+        sortable: true,
+    }
+    .html()
+}
+
+/// What a chart shows, as a table.
+pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
+    let best = chart::frontier(rows, model);
+    let mut data = Vec::new();
+    for row in rows {
+        let on_frontier = best.iter().any(|other| std::ptr::eq(*other, row));
+        for (figures, drawn) in [(row.figures, "filled"), (row.refused, "hollow: invalid")] {
+            let Some(figures) = figures else { continue };
+            let filled = drawn == "filled";
+            let class = if filled { "" } else { "invalid" };
+            let mut line = vec![Datum::text(&row.strategy), Datum::count(row.producers.into())];
+            line.push(Datum::stat(Some(figures.acked_per_s), format::count));
+            line.extend(loss(&model.loss(&figures)));
+            line.push(Datum::text(if filled && on_frontier { "yes" } else { "" }));
+            line.push(Datum::text(drawn).class(class));
+            data.push(line);
+        }
+    }
+    let caption = match model {
+        LossModel::Power => "The figures of chart C1",
+        LossModel::Process => "The figures of chart C1b",
+    };
+    Table {
+        caption,
+        heads: &[
+            "strategy",
+            "producers",
+            "msg/s [min–max]",
+            "age at risk p99 [min–max]",
+            "bytes at risk p99 [min–max]",
+            "messages at risk p99 [min–max]",
+            "on the frontier",
+            "drawn",
+        ],
+        rows: data,
+        sortable: false,
+    }
+    .html()
+}
+
+/// Every strategy under every load, over its blocks.
+pub(super) fn rows(rows: &[Row]) -> String {
+    Table {
+        caption: "Strategies and loads: medians over blocks, with the smallest and the largest",
+        heads: &ROW_HEADS,
+        rows: rows.iter().map(row).collect(),
+        sortable: true,
+    }
+    .html()
+}
+
+fn row(row: &Row) -> Vec<Datum> {
+    let name = if row.setting.is_empty() {
+        row.strategy.clone()
+    } else {
+        format!("{} ({})", row.strategy, row.setting)
+    };
+    let (good, bad) = (row.blocks.len(), row.invalid_blocks.len());
+    let blocks = if bad == 0 { good.to_string() } else { format!("{good} ({bad} invalid)") };
+    let mut data = vec![
+        Datum::text(name),
+        Datum::count(row.producers.into()),
+        Datum::text(status_name(row.status)).class(status_class(row.status)),
+        Datum::shown(blocks, approximate(good)),
+    ];
+    match &row.figures {
+        Some(figures) => data.extend(figures_of(figures)),
+        None => data.extend(std::iter::repeat_with(Datum::missing).take(FIGURES)),
+    }
+    data.push(Datum::text(promise(row.ack_at)));
+    let codes: Vec<&str> = row.notes.iter().map(|note| note.code.as_str()).collect();
+    data.push(Datum::text(codes.join(", ")));
+    data
+}
+
+fn figures_of(figures: &Figures) -> Vec<Datum> {
+    let mut data = vec![
+        Datum::stat(Some(figures.acked_per_s), format::count),
+        Datum::stat(figures.ratio_to_raw, format::ratio),
+        percentile(figures.ack_p50),
+        percentile(figures.ack_p99),
+        percentile(figures.ack_p999),
+        percentile(figures.ack_max),
+        percentile(figures.flush_p50),
+        Datum::maybe(figures.messages_per_flush, format::count),
+    ];
+    data.extend(loss(&figures.process));
+    data.extend(loss(&figures.power));
+    data.push(Datum::stat(figures.write_amplification, format::ratio));
+    data
+}
+
+/// The figures that [`figures_of`] gives.
+const FIGURES: usize = 15;
+const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
+    "strategy",
+    "producers",
+    "worst state",
+    "blocks",
+    "msg/s [min–max]",
+    "× raw [min–max]",
+    "append→ack p50",
+    "append→ack p99",
+    "append→ack p99.9",
+    "append→ack max",
+    "flush p50",
+    "messages per flush",
+    "kill -9: age p99",
+    "kill -9: bytes p99",
+    "kill -9: messages p99",
+    "power cut: age p99",
+    "power cut: bytes p99",
+    "power cut: messages p99",
+    "write amplification",
+    "acknowledged survives",
+    "labels and warnings",
+];
+
+/// Every cell of every block.
+pub(super) fn cells(cells: &[Cell]) -> String {
+    Table {
+        caption: "All cells as measured, one repetition each",
+        heads: &CELL_HEADS,
+        rows: cells.iter().map(cell).collect(),
+        sortable: true,
+    }
+    .html()
+}
+
+fn cell(cell: &Cell) -> Vec<Datum> {
+    let mut data = vec![
+        Datum::text(&cell.cell),
+        Datum::count(cell.block.into()),
+        Datum::count(cell.position.into()),
+        Datum::text(status_name(cell.status)).class(status_class(cell.status)),
+        Datum::number(cell.acked_per_s, format::count),
+        Datum::number(cell.bytes_per_s, |rate| format!("{}/s", format::bytes(rate))),
+        Datum::count(cell.counts.appended),
+        Datum::count(cell.counts.acked),
+        Datum::count(cell.counts.errors),
+        Datum::count(cell.counts.timeouts),
+        Datum::count(cell.counts.commits),
+        Datum::count(cell.counts.flushes),
+        Datum::number(cell.fsync_per_ack, format::ratio),
+    ];
+    data.extend(latency(&cell.append_to_ack_ns));
+    data.extend(latency(&cell.flush_ns));
+    data.push(median(&cell.messages_per_flush, format::count));
+    data.push(median(&cell.bytes_per_flush, format::bytes));
+    data.extend(interval(cell));
+    for exposure in [&cell.exposure.process, &cell.exposure.power] {
+        data.push(spread(&exposure.age_ns, format::duration));
+        data.push(spread(&exposure.bytes, format::bytes));
+        data.push(spread(&exposure.messages, format::count));
+    }
+    data.extend(machine(cell));
+    let said = notes([cell]);
+    let codes: Vec<&str> = said.iter().map(|note| note.code.as_str()).collect();
+    data.push(Datum::text(codes.join(", ")));
+    data
+}
+
+const CELL_HEADS: [&str; 46] = [
+    "cell",
+    "block",
+    "position",
+    "state",
+    "msg/s",
+    "body bytes",
+    "appended",
+    "acked",
+    "errors",
+    "timeouts",
+    "commits",
+    "flushes",
+    "fsync per ack",
+    "append→ack p50",
+    "append→ack p99",
+    "append→ack p99.9",
+    "append→ack max",
+    "flush p50",
+    "flush p99",
+    "flush p99.9",
+    "flush max",
+    "messages per flush p50",
+    "bytes per flush p50",
+    "interval set",
+    "interval p50",
+    "interval p99",
+    "kill -9: age p99 (max)",
+    "kill -9: bytes p99 (max)",
+    "kill -9: messages p99 (max)",
+    "power cut: age p99 (max)",
+    "power cut: bytes p99 (max)",
+    "power cut: messages p99 (max)",
+    "ack→durable p50",
+    "ack→durable p99",
+    "device bytes",
+    "flush requests",
+    "write amplification",
+    "dirty at start",
+    "dirty max",
+    "background limit",
+    "dirty limit",
+    "Little, loop",
+    "Little, exposure",
+    "measured",
+    "started",
+    "not passed",
+];
+
+fn latency(quantiles: &Quantiles) -> [Datum; 4] {
+    if quantiles.count == 0 {
+        return std::array::from_fn(|_| Datum::missing());
+    }
+    [quantiles.p50, quantiles.p99, quantiles.p999, quantiles.max]
+        .map(|ns| Datum::number(float(ns), format::duration))
+}
+
+fn median(quantiles: &Quantiles, shown: fn(f64) -> String) -> Datum {
+    let value = (quantiles.count > 0).then(|| float(quantiles.p50));
+    Datum::maybe(value, shown)
+}
+
+fn interval(cell: &Cell) -> [Datum; 3] {
+    let interval = &cell.interval;
+    [interval.configured_ns, interval.achieved_p50_ns, interval.achieved_p99_ns]
+        .map(|ns| Datum::maybe(ns.map(float), format::duration))
+}
+
+fn spread(spread: &Spread, shown: fn(f64) -> String) -> Datum {
+    let (p99, max) = (float(spread.p99), float(spread.max));
+    let text =
+        if spread.max == 0 { "0".to_owned() } else { format!("{} ({})", shown(p99), shown(max)) };
+    Datum::shown(text, p99)
+}
+
+/// Device, dirty pages, identities and time.
+fn machine(cell: &Cell) -> Vec<Datum> {
+    let percent = |error: Option<f64>| Datum::maybe(error, |error| format!("{error:.1} %"));
+    let bytes = |value: Option<u64>| Datum::maybe(value.map(float), format::bytes);
+    let [durable_p50, durable_p99, ..] = latency(&cell.ack_to_durable_ns);
+    let ended = match cell.ended_by {
+        EndedBy::Bytes => " (all bytes written)",
+        EndedBy::Time => "",
+    };
+    let measured = float(cell.measured_ns);
+    vec![
+        durable_p50,
+        durable_p99,
+        bytes(cell.io.device_write_bytes),
+        cell.io.flush_requests.map_or_else(Datum::missing, Datum::count),
+        Datum::maybe(cell.io.write_amplification, format::ratio),
+        bytes(cell.dirty.start_bytes),
+        bytes(cell.dirty.max_bytes),
+        bytes(cell.dirty.background_limit_bytes),
+        bytes(cell.dirty.limit_bytes),
+        percent(cell.little.closed_error_pct),
+        percent(cell.little.exposure_error_pct),
+        Datum::shown(format!("{}{ended}", format::duration(measured)), measured),
+        Datum::shown(format::utc(cell.started_at_ms), float(cell.started_at_ms)),
+    ]
+}
+
+fn percentile(percentile: Option<Percentile>) -> Datum {
+    percentile.map_or_else(Datum::missing, |p| Datum::shown(p.shown(), p.ns.median))
+}
+
+fn loss(loss: &Loss) -> [Datum; 3] {
+    let at_risk = |stat: Stat, shown| {
+        if loss.is_zero() { Datum::shown("0", 0.0) } else { Datum::stat(Some(stat), shown) }
+    };
+    [
+        at_risk(loss.age_ns, format::duration),
+        at_risk(loss.bytes, format::bytes),
+        at_risk(loss.messages, format::count),
+    ]
+}
+
+fn promise(ack_at: AckPromise) -> &'static str {
+    match ack_at {
+        AckPromise::Committed => "kill -9",
+        AckPromise::Flushed => "power cut, if the device honours flush",
+        AckPromise::Wrote => "nothing yet",
+    }
+}
+
+fn status_class(status: Status) -> &'static str {
+    match status {
+        Status::Invalid => "invalid",
+        Status::Valid => "valid",
+        Status::Warn => "warn",
+    }
+}
+
+fn level_class(level: Level) -> &'static str {
+    match level {
+        Level::Invalid => "invalid",
+        Level::Label => "",
+        Level::Pass => "pass",
+        Level::Warn => "warn",
+    }
+}
+
+fn approximate(count: usize) -> f64 {
+    float(u64::try_from(count).unwrap_or(u64::MAX))
+}

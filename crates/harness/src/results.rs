@@ -1,0 +1,391 @@
+//! What a run leaves behind: one record per cell and repetition, and what describes the run.
+//!
+//! Field names carry the unit. `null` means "not known here" and is never the same as 0. The schema
+//! is `name/major.minor`: readers ignore fields they do not know and refuse another major version.
+
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`Cell`].
+pub const CELL_SCHEMA: &str = "flushmark.cell/1.0";
+/// The schema of [`Manifest`].
+pub const MANIFEST_SCHEMA: &str = "flushmark.manifest/1.0";
+/// The schema of [`Environment`].
+pub const ENV_SCHEMA: &str = "flushmark.env/1.0";
+
+/// One cell, measured once: a line of `cells.jsonl`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Cell {
+    /// [`CELL_SCHEMA`].
+    pub schema: String,
+    /// The run's directory name.
+    pub run: String,
+    /// `strategy/producers`, the same in every block.
+    pub cell: String,
+    /// The block (repetition) it belongs to, from 0.
+    pub block: u32,
+    /// Its place within the block, from 0.
+    pub position: u32,
+    /// When measuring began, milliseconds since 1970 UTC.
+    pub started_at_ms: u64,
+    /// The disk's name.
+    pub disk: String,
+    /// The kernel settings' name.
+    pub sysctl: String,
+    /// The strategy's name in the profile.
+    pub strategy: String,
+    /// What the strategy is.
+    pub kind: Kind,
+    /// What an acknowledgement promises.
+    pub ack_at: AckPromise,
+    /// The workload's name.
+    pub workload: String,
+    /// Producer threads, each waiting for its acknowledgement before it sends again.
+    pub producers: u32,
+    /// Bytes of a message's body.
+    pub message_bytes: u64,
+    /// Bytes of a record in the log.
+    pub record_bytes: u64,
+    /// Whether the disk was emulated.
+    pub emulated: bool,
+    /// How long was measured, after warming up.
+    pub measured_ns: u64,
+    /// Why measuring ended.
+    pub ended_by: EndedBy,
+    /// Event counts within the measured time.
+    pub counts: Counts,
+    /// Acknowledged messages per second.
+    pub acked_per_s: f64,
+    /// Acknowledged body bytes per second.
+    pub bytes_per_s: f64,
+    /// From the call of append to its acknowledgement; service time, because the loop is closed.
+    pub append_to_ack_ns: Quantiles,
+    /// From the start of a sync to its return.
+    pub flush_ns: Quantiles,
+    /// Messages that one sync made durable.
+    pub messages_per_flush: Quantiles,
+    /// Log bytes that one sync made durable.
+    pub bytes_per_flush: Quantiles,
+    /// Syncs per acknowledged message.
+    pub fsync_per_ack: f64,
+    /// What a crash would take, by loss model.
+    pub exposure: ExposureByModel,
+    /// From acknowledgement to durability, sampled; 0 where durability comes first.
+    pub ack_to_durable_ns: Quantiles,
+    /// The flush interval, asked for and achieved.
+    pub interval: Interval,
+    /// What reached the device.
+    pub io: Io,
+    /// The kernel's dirty pages.
+    pub dirty: Dirty,
+    /// The two Little's-law checks.
+    pub little: Little,
+    /// Each check that was made, passed or not.
+    pub validity: Vec<Check>,
+    /// What the checks come to.
+    pub status: Status,
+}
+
+/// What is measured in a cell.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Commit lane and flush lane over a staging buffer.
+    CommitRealtime,
+    /// Timed flush.
+    FlushRealtime,
+    /// Synchronous group commit.
+    GroupCommit,
+    /// Appends that nothing ever flushes: the baseline.
+    None,
+    /// pwrite + fdatasync in a loop on one thread, without a log: what the disk allows.
+    Raw,
+}
+
+/// What an acknowledgement promises; the survivor of which crash the message is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AckPromise {
+    /// Survives a process crash.
+    Committed,
+    /// Survives a power cut, if the device honours flushes.
+    Flushed,
+    /// Survives nothing yet.
+    Wrote,
+}
+
+/// Why a cell stopped.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedBy {
+    /// It had written as much as the plan allows it.
+    Bytes,
+    /// The measuring time was over.
+    Time,
+}
+
+/// Events within the measured time.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Counts {
+    /// Messages placed in the log.
+    pub appended: u64,
+    /// Messages acknowledged.
+    pub acked: u64,
+    /// Sync calls.
+    pub flushes: u64,
+    /// Moves of staged bytes to the page cache.
+    pub commits: u64,
+    /// Appends that failed.
+    pub errors: u64,
+    /// Appends whose acknowledgement passed its deadline.
+    pub timeouts: u64,
+}
+
+/// A distribution; all fields 0 where `count` is 0.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Values recorded.
+    pub count: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90 of 100 are at most this.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1000.
+    pub p999: u64,
+    /// 9999 of 10 000.
+    pub p9999: u64,
+    /// Largest.
+    pub max: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+}
+
+/// Exposure under the two loss models.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ExposureByModel {
+    /// `kill -9`: what the page cache does not hold is lost.
+    pub process: Exposure,
+    /// Power cut: what no successful sync covers is lost.
+    pub power: Exposure,
+}
+
+/// What a crash at a random moment would take of what was acknowledged.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Exposure {
+    /// How long the oldest message at risk has been acknowledged.
+    pub age_ns: Spread,
+    /// Log bytes at risk.
+    pub bytes: Spread,
+    /// Messages at risk.
+    pub messages: Spread,
+}
+
+/// A time-weighted distribution.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Spread {
+    /// Mean over time.
+    pub mean: f64,
+    /// Half of the time it is at most this.
+    pub p50: u64,
+    /// 99 of 100 moments.
+    pub p99: u64,
+    /// Ever.
+    pub max: u64,
+}
+
+/// Times from the start of one sync to the start of the next.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Interval {
+    /// The strategy's setting; `null` for strategies without one.
+    pub configured_ns: Option<u64>,
+    /// Median achieved; `null` with fewer than two syncs.
+    pub achieved_p50_ns: Option<u64>,
+    /// 99th percentile achieved.
+    pub achieved_p99_ns: Option<u64>,
+}
+
+/// What reached the device within the measured time, by `/proc/diskstats`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Io {
+    /// Bytes written to the device, by anyone; `null` where the device is not known.
+    pub device_write_bytes: Option<u64>,
+    /// Flush requests that the device got, from anyone.
+    pub flush_requests: Option<u64>,
+    /// Device bytes per appended log byte.
+    pub write_amplification: Option<f64>,
+}
+
+/// Dirty and write-back pages of the whole machine, by `/proc/vmstat`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Dirty {
+    /// When measuring began.
+    pub start_bytes: Option<u64>,
+    /// The highest value seen.
+    pub max_bytes: Option<u64>,
+    /// Where background write-back begins.
+    pub background_limit_bytes: Option<u64>,
+    /// Where writers are blocked.
+    pub limit_bytes: Option<u64>,
+    /// Whether the background limit was reached; if not, an unsynced rate is page-cache absorbed.
+    pub reached_background: Option<bool>,
+}
+
+/// Two identities that hold if counting and timing agree.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Little {
+    /// producers against rate × mean latency (time in the loop included), in percent.
+    pub closed_error_pct: Option<f64>,
+    /// mean messages at risk against rate × mean time from ack to durable, in percent.
+    pub exposure_error_pct: Option<f64>,
+}
+
+/// One validity check.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Check {
+    /// A fixed word for it.
+    pub code: String,
+    /// What its outcome means.
+    pub level: Level,
+    /// What was found.
+    pub value: String,
+    /// What was checked.
+    pub rule: String,
+}
+
+/// What a check's outcome means.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It held.
+    Pass,
+    /// To be said beside the figure.
+    Label,
+    /// The figure is doubtful.
+    Warn,
+    /// The figure must not be used.
+    Invalid,
+}
+
+/// What all checks of a cell come to.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Not to be used.
+    Invalid,
+    /// All well.
+    Valid,
+    /// To be read with its warnings.
+    Warn,
+}
+
+/// What the run was: `manifest.json`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Manifest {
+    /// [`MANIFEST_SCHEMA`].
+    pub schema: String,
+    /// The run's directory name.
+    pub run: String,
+    /// This program's version.
+    pub version: String,
+    /// The source revision, `null` outside a checkout.
+    pub revision: Option<String>,
+    /// Whether the checkout had changes.
+    pub dirty: Option<bool>,
+    /// The command that was given.
+    pub command: Vec<String>,
+    /// The sweep's name.
+    pub sweep: String,
+    /// The sweep's profile, word for word.
+    pub profile: String,
+    /// Seeds order and bodies.
+    pub seed: u64,
+    /// Blocks planned.
+    pub blocks: u32,
+    /// Cells planned, over all blocks.
+    pub cells_planned: u32,
+    /// Cells finished.
+    pub cells_done: u32,
+    /// Milliseconds since 1970 UTC.
+    pub started_at_ms: u64,
+    /// Milliseconds since 1970 UTC; `null` while running.
+    pub ended_at_ms: Option<u64>,
+    /// How the run ended.
+    pub outcome: Outcome,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All cells are there.
+    Complete,
+    /// An error ended it; the cells before it are there.
+    Failed,
+    /// A signal ended it; the cells before it are there.
+    Interrupted,
+    /// It has not ended, or was killed.
+    Running,
+    /// The time allowed was over; the blocks before that are there.
+    Trimmed,
+}
+
+/// Where the run ran: `env.json`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Environment {
+    /// [`ENV_SCHEMA`].
+    pub schema: String,
+    /// A hash of the host's name, 8 hex digits.
+    pub host_hash: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// `PRETTY_NAME` of the distribution.
+    pub distribution: Option<String>,
+    /// Whether a hypervisor is present.
+    pub virtual_machine: Option<bool>,
+    /// The processor's name.
+    pub cpu_model: Option<String>,
+    /// Processors that this process may use.
+    pub cores: u32,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// The current clock source.
+    pub clocksource: Option<String>,
+    /// Compiler, optimisation, target.
+    pub build: String,
+    /// `vm.dirty_*` as found, by name.
+    pub sysctls: std::collections::BTreeMap<String, String>,
+    /// The disk that was measured.
+    pub disk: DiskInfo,
+}
+
+/// The disk behind a directory.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct DiskInfo {
+    /// The directory given.
+    pub path: String,
+    /// File system type, by `/proc/self/mountinfo`.
+    pub file_system: Option<String>,
+    /// Mount options.
+    pub mount_options: Option<String>,
+    /// Block device name, such as `vda`; `null` where there is none (tmpfs, network, overlay).
+    pub device: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// Its queue scheduler.
+    pub scheduler: Option<String>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+    /// Whether it rotates.
+    pub rotational: Option<bool>,
+    /// Loop, device mapper and the like: not hardware as it is.
+    pub emulated: bool,
+    /// The file system lives in memory.
+    pub in_memory: bool,
+    /// Free bytes when the run began.
+    pub free_bytes: u64,
+    /// Size of the file system.
+    pub total_bytes: u64,
+}

@@ -1,0 +1,164 @@
+//! The strategies by name: from a profile's settings to an open log.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use commit_realtime::CommitRealtime;
+use flush_realtime::FlushRealtime;
+use group_commit::GroupCommit;
+use store_core::{AckAt, Action, Event, FlushStrategy, Lane, Nanos, Observed, SegmentSize, Wait};
+use store_os::{Io, Log, LogOptions, Observer, Preallocate};
+
+use crate::clock::nanos;
+use crate::profile::{self, Settings};
+use crate::results::AckPromise;
+
+/// The baseline: acknowledges what the page cache has, and never flushes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFlush;
+
+impl FlushStrategy for NoFlush {
+    fn ack(&self, _wait: Wait) -> AckAt {
+        AckAt::Committed
+    }
+
+    fn wakes(&self, _lane: Lane, _event: Event) -> bool {
+        false
+    }
+
+    fn timeout(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn uses(&self, _lane: Lane) -> bool {
+        false
+    }
+
+    fn poll(&mut self, _lane: Lane, _now: Nanos, seen: &Observed) -> Action {
+        if seen.draining { Action::Done } else { Action::Idle }
+    }
+
+    fn on_done(&mut self, _lane: Lane, _now: Nanos, _seen: &Observed) {}
+}
+
+/// Opens a log in `root` under the strategy that `settings` name.
+///
+/// # Errors
+///
+/// If the log cannot be opened, or the strategy refuses its settings.
+pub fn open(
+    root: &Path,
+    settings: &Settings,
+    segment_bytes: u64,
+    observer: Arc<dyn Observer>,
+) -> Result<Log> {
+    let options = LogOptions {
+        segment_size: SegmentSize::new(segment_bytes)?,
+        // As long as a segment allows: the profile has checked that its messages fit.
+        max_message_bytes: usize::try_from(segment_bytes.min(4 << 20))?,
+        observer: Some(observer),
+        ..LogOptions::default()
+    };
+    let log = match settings {
+        Settings::None => Log::open(root, options, NoFlush),
+        Settings::GroupCommit { timeout, gather, siblings, io, prealloc } => {
+            let config = group_commit::Config {
+                timeout: nanos(*timeout),
+                gather: nanos(*gather),
+                siblings: *siblings,
+            };
+            let options = with(options, *io, *prealloc);
+            Log::open(root, options, GroupCommit::new(config).context("group_commit")?)
+        }
+        Settings::FlushRealtime { interval, least_pages, thorough, timed, io, prealloc } => {
+            let config = flush_config(*interval, *least_pages, *thorough, *timed);
+            let options = with(options, *io, *prealloc);
+            Log::open(root, options, FlushRealtime::new(config).context("flush_realtime")?)
+        }
+        Settings::CommitRealtime {
+            commit,
+            commit_least_pages,
+            commit_thorough,
+            interval,
+            least_pages,
+            thorough,
+            staging_bytes,
+            prealloc,
+        } => {
+            let config = commit_realtime::Config {
+                commit_interval: nanos(*commit),
+                commit_least_pages: *commit_least_pages,
+                commit_thorough_interval: nanos(*commit_thorough),
+                flush: flush_config(*interval, *least_pages, *thorough, true),
+                ..commit_realtime::Config::default()
+            };
+            let options = LogOptions {
+                staging_bytes: *staging_bytes,
+                ..with(options, profile::Io::Positioned, *prealloc)
+            };
+            Log::open(root, options, CommitRealtime::new(config).context("commit_realtime")?)
+        }
+    };
+    Ok(log?)
+}
+
+fn with(options: LogOptions, io: profile::Io, prealloc: profile::Prealloc) -> LogOptions {
+    LogOptions {
+        io: match io {
+            profile::Io::Mapped => Io::Mapped,
+            profile::Io::Positioned => Io::Positioned,
+        },
+        preallocate: match prealloc {
+            profile::Prealloc::Fallocate => Preallocate::Fallocate,
+            profile::Prealloc::Zero => Preallocate::Zero,
+        },
+        ..options
+    }
+}
+
+fn flush_config(
+    interval: Duration,
+    least_pages: u64,
+    thorough: Duration,
+    timed: bool,
+) -> flush_realtime::Config {
+    flush_realtime::Config {
+        interval: nanos(interval),
+        least_pages,
+        thorough_interval: nanos(thorough),
+        timed,
+        wake_on_append: !timed,
+    }
+}
+
+/// What an acknowledgement promises under the settings.
+pub fn promise(settings: &Settings) -> AckPromise {
+    match settings {
+        Settings::CommitRealtime { .. } => AckPromise::Wrote,
+        Settings::FlushRealtime { .. } | Settings::None => AckPromise::Committed,
+        Settings::GroupCommit { .. } => AckPromise::Flushed,
+    }
+}
+
+/// The flush interval asked for, if the strategy has one.
+pub fn interval(settings: &Settings) -> Option<Duration> {
+    match settings {
+        Settings::CommitRealtime { interval, .. } | Settings::FlushRealtime { interval, .. } => {
+            Some(*interval)
+        }
+        Settings::GroupCommit { .. } | Settings::None => None,
+    }
+}
+
+/// Whether appended bytes are staged in process memory, so that a crash of the process takes them.
+pub fn is_staged(settings: &Settings) -> bool {
+    match settings {
+        Settings::CommitRealtime { .. } => true,
+        Settings::FlushRealtime { io, .. } | Settings::GroupCommit { io, .. } => {
+            *io == profile::Io::Positioned
+        }
+        Settings::None => false,
+    }
+}

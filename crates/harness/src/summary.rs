@@ -1,0 +1,544 @@
+//! From cells to rows: what the blocks of one strategy under one load come to.
+//!
+//! The unit of analysis is one repetition, that is one cell. A row says where its repetitions lie
+//! (median, smallest, largest) and nothing about where others would: three blocks are indicative.
+//! Invalid cells take no part in a median, but are counted, named and shown apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::clock::float;
+use crate::format;
+use crate::results::{AckPromise, Cell, Check, Exposure, Kind, Level, Quantiles, Spread, Status};
+
+/// A figure over the blocks of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stat {
+    /// The middle one; the mean of the middle two if their count is even.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many blocks had this figure.
+    pub blocks: usize,
+}
+
+impl Stat {
+    /// Of these values, one per block; `None` without any.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Self { median, min, max, blocks: values.len() })
+    }
+
+    /// `7.6k–9.0k` by this way of writing a figure, or `one block`.
+    pub fn range(&self, shown: fn(f64) -> String) -> String {
+        if self.blocks == 1 {
+            return "one block".to_owned();
+        }
+        format!("{}–{}", shown(self.min), shown(self.max))
+    }
+}
+
+/// A percentile of a latency over the blocks of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Percentile {
+    /// In nanoseconds.
+    pub ns: Stat,
+    /// Whether a block had fewer than 100/(1−q) values, too few for this percentile to be firm.
+    pub rough: bool,
+}
+
+impl Percentile {
+    /// The median as a duration, with `~` before it where it is rough.
+    pub fn shown(&self) -> String {
+        let mark = if self.rough { "~" } else { "" };
+        format!("{mark}{}", format::duration(self.ns.median))
+    }
+}
+
+/// What a crash of one kind would take of what was acknowledged, at 99 of 100 moments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Age of the oldest message at risk, in nanoseconds.
+    pub age_ns: Stat,
+    /// Log bytes at risk.
+    pub bytes: Stat,
+    /// Messages at risk.
+    pub messages: Stat,
+    /// Whether anything was at risk at any moment, the last of the 100 included.
+    pub ever: bool,
+}
+
+impl Loss {
+    /// Whether nothing is at risk at 99 of 100 moments; more may be at the others, see `ever`.
+    pub fn is_zero(&self) -> bool {
+        self.age_ns.max <= 0.0 && self.bytes.max <= 0.0 && self.messages.max <= 0.0
+    }
+
+    /// `540 ms / 162 MiB`, `0`, or `0 (p99)` if something was at risk at rarer moments.
+    pub fn shown(&self) -> String {
+        match (self.is_zero(), self.ever) {
+            (true, false) => "0".to_owned(),
+            (true, true) => "0 (p99)".to_owned(),
+            (false, _) => format!(
+                "{} / {}",
+                format::duration(self.age_ns.median),
+                format::bytes(self.bytes.median)
+            ),
+        }
+    }
+}
+
+/// The figures of some cells of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Acknowledged messages per second.
+    pub acked_per_s: Stat,
+    /// From append to acknowledgement: half of the messages.
+    pub ack_p50: Option<Percentile>,
+    /// 99 of 100.
+    pub ack_p99: Option<Percentile>,
+    /// 999 of 1000.
+    pub ack_p999: Option<Percentile>,
+    /// The slowest.
+    pub ack_max: Option<Percentile>,
+    /// From the start of a sync to its return: half of the syncs.
+    pub flush_p50: Option<Percentile>,
+    /// Messages that a sync made durable: the mean over blocks of each block's mean.
+    pub messages_per_flush: Option<f64>,
+    /// What `kill -9` would take.
+    pub process: Loss,
+    /// What a power cut would take.
+    pub power: Loss,
+    /// Device bytes per appended log byte.
+    pub write_amplification: Option<Stat>,
+    /// The rate by that of the raw loop of the same block.
+    pub ratio_to_raw: Option<Stat>,
+}
+
+/// Something that the checks of some cells had to say.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Note {
+    /// What it means.
+    pub level: Level,
+    /// The check's fixed word.
+    pub code: String,
+    /// What was checked.
+    pub rule: String,
+    /// What was found, each finding once.
+    pub values: Vec<String>,
+    /// In how many cells.
+    pub cells: usize,
+}
+
+/// One strategy under one load, over all blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The strategy's name in the profile.
+    pub strategy: String,
+    /// What the strategy is.
+    pub kind: Kind,
+    /// What an acknowledgement promises.
+    pub ack_at: AckPromise,
+    /// Producer threads.
+    pub producers: u32,
+    /// Disk, kernel settings and workload, as far as the run has more than one of them.
+    pub setting: String,
+    /// Whether the disk was emulated.
+    pub emulated: bool,
+    /// The figures of the cells that count; `None` if all are invalid.
+    pub figures: Option<Figures>,
+    /// The figures of the invalid cells, to be shown as such.
+    pub refused: Option<Figures>,
+    /// The blocks that count.
+    pub blocks: Vec<u32>,
+    /// The blocks that are invalid.
+    pub invalid_blocks: Vec<u32>,
+    /// The worst of the cells' states.
+    pub status: Status,
+    /// What the checks that did not pass had to say, the worst first.
+    pub notes: Vec<Note>,
+    /// The rate of unsynced appends was measured before the kernel began to write back.
+    pub page_cache_absorbed: bool,
+}
+
+impl Row {
+    /// `sync ×64`, with the setting where it matters.
+    pub fn label(&self) -> String {
+        let setting =
+            if self.setting.is_empty() { String::new() } else { format!(" ({})", self.setting) };
+        format!("{} ×{}{setting}", self.strategy, self.producers)
+    }
+}
+
+/// The rows that these cells make: raw first, then none and the strategies, fewer producers first.
+///
+/// The order of `cells` does not matter.
+pub fn rows(cells: &[Cell]) -> Vec<Row> {
+    let varies = varying(cells);
+    let mut groups: BTreeMap<(usize, &str, Setting<'_>, u32), Vec<&Cell>> = BTreeMap::new();
+    for cell in cells {
+        let name = cell.strategy.as_str();
+        let key = (rank(cell.kind), name, setting(cell), cell.producers);
+        groups.entry(key).or_default().push(cell);
+    }
+    groups
+        .into_values()
+        .map(|mut group| {
+            group.sort_by_key(|cell| (cell.block, cell.position));
+            row(&group, cells, varies)
+        })
+        .collect()
+}
+
+/// What the checks of these cells had to say that did not pass, the worst first.
+pub fn notes<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Note> {
+    let mut found: BTreeMap<_, (BTreeSet<&str>, usize)> = BTreeMap::new();
+    for cell in cells {
+        for check in cell.validity.iter().filter(|check| check.level > Level::Pass) {
+            let Check { code, level, value, rule } = check;
+            let entry = found.entry((std::cmp::Reverse(*level), code, rule)).or_default();
+            entry.0.insert(value);
+            entry.1 += 1;
+        }
+    }
+    found
+        .into_iter()
+        .map(|((level, code, rule), (values, cells))| Note {
+            level: level.0,
+            code: code.clone(),
+            rule: rule.clone(),
+            values: values.into_iter().map(str::to_owned).collect(),
+            cells,
+        })
+        .collect()
+}
+
+/// The word that the profile uses for it.
+pub fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::CommitRealtime => "commit_realtime",
+        Kind::FlushRealtime => "flush_realtime",
+        Kind::GroupCommit => "group_commit",
+        Kind::None => "none",
+        Kind::Raw => "raw",
+    }
+}
+
+/// The word for it in records, tables and charts.
+pub fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::Invalid => "invalid",
+        Status::Valid => "valid",
+        Status::Warn => "warn",
+    }
+}
+
+/// The word for it in records, tables and charts.
+pub fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Invalid => "invalid",
+        Level::Label => "label",
+        Level::Pass => "pass",
+        Level::Warn => "warn",
+    }
+}
+
+/// What is the same for all cells of most runs.
+type Setting<'a> = [&'a str; 3];
+
+fn setting(cell: &Cell) -> Setting<'_> {
+    [&cell.disk, &cell.sysctl, &cell.workload]
+}
+
+/// Which parts of the setting differ between cells.
+fn varying(cells: &[Cell]) -> [bool; 3] {
+    std::array::from_fn(|part| {
+        let values: BTreeSet<&str> = cells.iter().map(|cell| setting(cell)[part]).collect();
+        values.len() > 1
+    })
+}
+
+fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
+    let first = group[0];
+    let (invalid, valid): (Vec<&Cell>, Vec<&Cell>) =
+        group.iter().partition(|cell| cell.status == Status::Invalid);
+    let blocks = |cells: &[&Cell]| cells.iter().map(|cell| cell.block).collect();
+    let parts = setting(first).into_iter().zip(varies);
+    let named: Vec<&str> = parts.filter_map(|(part, varies)| varies.then_some(part)).collect();
+    Row {
+        strategy: first.strategy.clone(),
+        kind: first.kind,
+        ack_at: first.ack_at,
+        producers: first.producers,
+        setting: named.join(", "),
+        emulated: group.iter().any(|cell| cell.emulated),
+        figures: figures(&valid, all),
+        refused: figures(&invalid, all),
+        blocks: blocks(&valid),
+        invalid_blocks: blocks(&invalid),
+        status: worst(group),
+        notes: notes(group.iter().copied()),
+        page_cache_absorbed: first.kind != Kind::Raw
+            && first.ack_at != AckPromise::Flushed
+            && group.iter().any(|cell| cell.dirty.reached_background == Some(false)),
+    }
+}
+
+fn figures(cells: &[&Cell], all: &[Cell]) -> Option<Figures> {
+    let ack = |cell: &Cell| cell.append_to_ack_ns;
+    let flush = |cell: &Cell| cell.flush_ns;
+    let per_flush: Vec<f64> = cells
+        .iter()
+        .filter(|cell| cell.messages_per_flush.count > 0)
+        .map(|cell| cell.messages_per_flush.mean)
+        .collect();
+    Some(Figures {
+        acked_per_s: Stat::of(cells.iter().map(|cell| cell.acked_per_s))?,
+        ack_p50: percentile(cells, ack, |q| q.p50, 200),
+        ack_p99: percentile(cells, ack, |q| q.p99, 10_000),
+        ack_p999: percentile(cells, ack, |q| q.p999, 100_000),
+        ack_max: percentile(cells, ack, |q| q.max, 1),
+        flush_p50: percentile(cells, flush, |q| q.p50, 200),
+        messages_per_flush: mean(&per_flush),
+        process: loss(cells, |cell| &cell.exposure.process)?,
+        power: loss(cells, |cell| &cell.exposure.power)?,
+        write_amplification: Stat::of(cells.iter().filter_map(|c| c.io.write_amplification)),
+        ratio_to_raw: Stat::of(cells.iter().filter_map(|cell| ratio_to_raw(cell, all))),
+    })
+}
+
+/// A percentile over the cells that recorded any; rough where one recorded fewer than `needed`.
+fn percentile(
+    cells: &[&Cell],
+    of: fn(&Cell) -> Quantiles,
+    which: fn(&Quantiles) -> u64,
+    needed: u64,
+) -> Option<Percentile> {
+    let recorded: Vec<Quantiles> =
+        cells.iter().map(|cell| of(cell)).filter(|quantiles| quantiles.count > 0).collect();
+    Some(Percentile {
+        ns: Stat::of(recorded.iter().map(|quantiles| float(which(quantiles))))?,
+        rough: recorded.iter().any(|quantiles| quantiles.count < needed),
+    })
+}
+
+fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure) -> Option<Loss> {
+    let stat = |of: fn(&Exposure) -> &Spread| {
+        Stat::of(cells.iter().map(|cell| float(of(under(cell)).p99)))
+    };
+    let ever = cells.iter().map(|cell| under(cell)).any(|exposure| {
+        exposure.age_ns.max > 0 || exposure.bytes.max > 0 || exposure.messages.max > 0
+    });
+    Some(Loss {
+        age_ns: stat(|exposure| &exposure.age_ns)?,
+        bytes: stat(|exposure| &exposure.bytes)?,
+        messages: stat(|exposure| &exposure.messages)?,
+        ever,
+    })
+}
+
+/// The cell's rate by that of the same block's raw loop; `None` if that is missing or unusable.
+fn ratio_to_raw(cell: &Cell, all: &[Cell]) -> Option<f64> {
+    let usable = |raw: &&Cell| {
+        raw.kind == Kind::Raw
+            && raw.block == cell.block
+            && raw.disk == cell.disk
+            && raw.sysctl == cell.sysctl
+            && (raw.message_bytes == cell.message_bytes || raw.record_bytes == cell.record_bytes)
+            && raw.status != Status::Invalid
+            && raw.acked_per_s > 0.0
+    };
+    let raw = all.iter().filter(usable).min_by_key(|raw| (raw.producers, raw.position))?;
+    Some(cell.acked_per_s / raw.acked_per_s)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    let count = u64::try_from(values.len()).expect("a slice is shorter than 2^64");
+    (count > 0).then(|| values.iter().sum::<f64>() / float(count))
+}
+
+fn worst(cells: &[&Cell]) -> Status {
+    let any = |status| cells.iter().any(|cell| cell.status == status);
+    if any(Status::Invalid) {
+        Status::Invalid
+    } else if any(Status::Warn) {
+        Status::Warn
+    } else {
+        Status::Valid
+    }
+}
+
+/// The order of rows: what the disk allows, what no flush allows, then the strategies.
+fn rank(kind: Kind) -> usize {
+    match kind {
+        Kind::Raw => 0,
+        Kind::None => 1,
+        Kind::GroupCommit => 2,
+        Kind::FlushRealtime => 3,
+        Kind::CommitRealtime => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results_fixture::{cell, check, example};
+
+    #[track_caller]
+    fn check_stat(values: &[f64], expect: Option<(f64, f64, f64)>) {
+        let stat = Stat::of(values.iter().copied());
+        assert_eq!(stat.map(|s| (s.median, s.min, s.max)), expect, "{values:?}");
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_is_between() {
+        check_stat(&[], None);
+        check_stat(&[5.0], Some((5.0, 5.0, 5.0)));
+        check_stat(&[9.0, 1.0], Some((5.0, 1.0, 9.0)));
+        check_stat(&[9.0, 1.0, 2.0], Some((2.0, 1.0, 9.0)));
+        check_stat(&[4.0, 1.0, 3.0, 2.0], Some((2.5, 1.0, 4.0)));
+    }
+
+    #[test]
+    fn rows_stand_in_a_fixed_order() {
+        let mut cells = example();
+        let forward = rows(&cells);
+        cells.reverse();
+        assert_eq!(rows(&cells), forward);
+        let labels: Vec<String> = forward.iter().map(Row::label).collect();
+        let expect = "raw ×1|none ×1|none ×8|none ×64|sync ×1|sync ×8|sync ×64|timed ×1|timed ×8|\
+                      timed ×64|staged ×1|staged ×8|staged ×64";
+        assert_eq!(labels.join("|"), expect);
+    }
+
+    #[test]
+    fn the_ratio_is_taken_within_the_block() {
+        let mut cells = Vec::new();
+        // The disk gets slower; the strategy keeps its distance.
+        for (block, rate) in [(0, 1000.0), (1, 500.0), (2, 100.0)] {
+            cells.push(cell(Kind::Raw, 1, block, |c| c.acked_per_s = rate));
+            cells.push(cell(Kind::GroupCommit, 8, block, |c| {
+                c.acked_per_s = 3.0 * rate;
+            }));
+        }
+        let ratio = rows(&cells)[1].figures.unwrap().ratio_to_raw.unwrap();
+        assert_eq!((ratio.min, ratio.median, ratio.max), (3.0, 3.0, 3.0));
+    }
+
+    #[test]
+    fn without_a_usable_raw_cell_there_is_no_ratio() {
+        let sync = cell(Kind::GroupCommit, 8, 0, |_| {});
+        assert_eq!(rows(std::slice::from_ref(&sync))[0].figures.unwrap().ratio_to_raw, None);
+        let raw = cell(Kind::Raw, 1, 0, |c| c.status = Status::Invalid);
+        assert_eq!(rows(&[raw, sync.clone()])[1].figures.unwrap().ratio_to_raw, None);
+        let other_block = cell(Kind::Raw, 1, 1, |_| {});
+        assert_eq!(rows(&[other_block, sync])[1].figures.unwrap().ratio_to_raw, None);
+    }
+
+    #[test]
+    fn invalid_cells_stay_out_of_medians_but_are_named() {
+        let rate = |block, rate, status| {
+            cell(Kind::GroupCommit, 8, block, |c| {
+                c.acked_per_s = rate;
+                c.status = status;
+                if status == Status::Invalid {
+                    c.validity.push(check("errors", Level::Invalid, "3", "no append failed"));
+                }
+            })
+        };
+        let rows = rows(&[
+            rate(0, 10.0, Status::Valid),
+            rate(1, 900.0, Status::Invalid),
+            rate(2, 20.0, Status::Warn),
+        ]);
+        let row = &rows[0];
+        assert_eq!(row.figures.unwrap().acked_per_s.range(format::count), "10–20");
+        assert_eq!(row.refused.unwrap().acked_per_s.range(format::count), "one block");
+        assert_eq!((&row.blocks[..], &row.invalid_blocks[..]), (&[0, 2][..], &[1][..]));
+        assert_eq!(row.status, Status::Invalid);
+        assert_eq!(row.notes[0].code, "errors");
+    }
+
+    #[test]
+    fn nothing_recorded_is_not_zero() {
+        let silent = cell(Kind::None, 1, 0, |c| {
+            c.flush_ns = Quantiles::default();
+            c.messages_per_flush = Quantiles::default();
+            c.append_to_ack_ns = Quantiles::default();
+        });
+        let figures = rows(&[silent])[0].figures.unwrap();
+        assert_eq!(figures.flush_p50, None);
+        assert_eq!(figures.messages_per_flush, None);
+        assert_eq!(figures.ack_p99, None);
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_values_is_rough() {
+        let few = cell(Kind::GroupCommit, 1, 0, |c| {
+            c.append_to_ack_ns.count = 9_999;
+        });
+        let figures = rows(&[few])[0].figures.unwrap();
+        assert!(!figures.ack_p50.unwrap().rough);
+        assert!(figures.ack_p99.unwrap().rough);
+        assert!(figures.ack_p99.unwrap().shown().starts_with('~'));
+    }
+
+    #[test]
+    fn notes_join_what_is_said_twice() {
+        let says = |value: &str, block| {
+            cell(Kind::None, 1, block, |c| {
+                c.validity = vec![
+                    check("vm", Level::Label, "yes", "bare metal"),
+                    check("steal", Level::Warn, value, "at most 2 %"),
+                    check("clock", Level::Pass, "tsc", "a clock that counts"),
+                ];
+            })
+        };
+        let found = notes(&[says("3 %", 0), says("5 %", 1)]);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].code.as_str(), found[0].cells), ("steal", 2));
+        assert_eq!(found[0].values, ["3 %", "5 %"]);
+        assert_eq!(found[1].level, Level::Label);
+    }
+
+    #[test]
+    fn other_settings_are_other_rows() {
+        let small = cell(Kind::None, 1, 0, |_| {});
+        let large = cell(Kind::None, 1, 0, |c| {
+            c.workload = "closed-64k".to_owned();
+            c.message_bytes = 65_536;
+        });
+        let rows = rows(&[small, large]);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[1].label(), "none ×1 (closed-64k)");
+    }
+
+    #[test]
+    fn what_is_rarely_at_risk_is_not_nothing() {
+        let rare = cell(Kind::GroupCommit, 1, 0, |c| c.exposure.power.bytes.max = 1);
+        let figures = rows(&[rare])[0].figures.unwrap();
+        assert_eq!(
+            (figures.process.shown(), figures.power.shown()),
+            ("0".into(), "0 (p99)".into())
+        );
+    }
+
+    #[test]
+    fn only_unsynced_appends_are_absorbed_by_the_page_cache() {
+        let absorbed = |kind| {
+            let one = cell(kind, 1, 0, |c| c.dirty.reached_background = Some(false));
+            rows(&[one])[0].page_cache_absorbed
+        };
+        assert!(absorbed(Kind::None) && absorbed(Kind::FlushRealtime));
+        assert!(!absorbed(Kind::GroupCommit) && !absorbed(Kind::Raw));
+    }
+}

@@ -1,0 +1,436 @@
+//! The result on a terminal: the disk, a row for each strategy and load, what to know of them.
+//!
+//! Two forms: one line to a row where there is room, else two, which fit in 80 columns.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
+use crate::format;
+use crate::results::{Cell, Environment, Kind, Level, Manifest, Status};
+use crate::summary::{self, Figures, Loss, Note, Percentile, Row};
+use crate::verdict;
+
+/// The table of a run, whole or not, no line of it wider than `width` columns.
+///
+/// Narrower than 72 columns is taken as 72. There are no colours and no control characters,
+/// whatever the results contain.
+pub fn text(manifest: &Manifest, env: &Environment, cells: &[Cell], width: usize) -> String {
+    let width = width.max(72);
+    let rows = summary::rows(cells);
+    let mut lines = wrapped(&disk_line(env), "", width);
+    lines.extend(wrapped(&run_line(manifest, &rows), "", width));
+    lines.push(String::new());
+    if cells.is_empty() {
+        lines.push("No cell was finished: there is nothing to show.".to_owned());
+    } else {
+        lines.extend(body(&rows, width));
+    }
+    lines.push(String::new());
+    for (mark, note) in footnotes(manifest, env, cells, &rows) {
+        lines.extend(wrapped(&note, mark, width));
+    }
+    let mut out = String::new();
+    for line in lines {
+        out.push_str(&format::clipped(line.trim_end(), width));
+        out.push('\n');
+    }
+    out
+}
+
+/// The disk, and whether anyone can know what it keeps.
+fn disk_line(env: &Environment) -> String {
+    let disk = &env.disk;
+    let mut facts =
+        vec![disk.file_system.clone().unwrap_or_else(|| "file system unknown".to_owned())];
+    if disk.in_memory {
+        facts.push("in memory".to_owned());
+    } else {
+        let device = disk.device.clone().unwrap_or_else(|| "device unknown".to_owned());
+        let model = disk.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
+        facts.push(format!("{device}{model}"));
+        let cache = disk.write_cache.clone().unwrap_or_else(|| "unknown".to_owned());
+        facts.push(format!("write cache: {cache}"));
+    }
+    let known = match env.virtual_machine {
+        Some(true) => "; persistence not verifiable in a VM",
+        Some(false) => "",
+        None => "; a VM or not: unknown",
+    };
+    let emulated = if disk.emulated { "EMULATED " } else { "" };
+    format!("{emulated}disk {} ({}{known})", disk.path, facts.join(", "))
+}
+
+fn run_line(manifest: &Manifest, rows: &[Row]) -> String {
+    let whole = format!("{} of {} cells", manifest.cells_done, manifest.cells_planned);
+    format!(
+        "{}, {}, seed {}, {}",
+        verdict::blocks(manifest, rows),
+        verdict::outcome(manifest).unwrap_or(whole),
+        manifest.seed,
+        format::utc(manifest.started_at_ms)
+    )
+}
+
+/// The table in the widest form that fits.
+fn body(rows: &[Row], width: usize) -> Vec<String> {
+    let longest = rows.iter().map(|row| named(row).chars().count()).max().unwrap_or(0);
+    let mut tries = vec![(true, longest, 2), (false, longest, 2)];
+    tries.extend((8..longest).rev().map(|name| (false, name, 2)));
+    tries.push((false, 8, 1));
+    let mut lines = Vec::new();
+    for (on_one_line, name, gap) in tries {
+        lines = drawn(rows, on_one_line, name, gap);
+        if lines.iter().all(|line| line.trim_end().chars().count() <= width) {
+            break;
+        }
+    }
+    lines
+}
+
+fn drawn(rows: &[Row], on_one_line: bool, name: usize, gap: u16) -> Vec<String> {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    if on_one_line {
+        table.set_header(ONE_LINE_HEADS);
+        table.add_rows(rows.iter().map(|row| Texts::of(row, name).on_one_line()));
+    } else {
+        table.set_header(TWO_LINE_HEADS);
+        table.add_rows(rows.iter().map(|row| Texts::of(row, name).on_two_lines()));
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, gap));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut lines: Vec<String> = table.lines().collect();
+    let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
+    lines.insert(if on_one_line { 1 } else { 2 }, "-".repeat(widest));
+    lines
+}
+
+const ONE_LINE_HEADS: [&str; 10] = [
+    "strategy",
+    "producers",
+    "msg/s",
+    "[min–max]",
+    "× raw",
+    "ack p50",
+    "ack p99",
+    "msgs/flush",
+    "lost on kill -9",
+    "lost on power cut",
+];
+const TWO_LINE_HEADS: [&str; 8] = [
+    "strategy\nproducers",
+    "msg/s\n[min–max]",
+    "× raw",
+    "ack\np50",
+    "ack\np99",
+    "msgs/\nflush",
+    "lost on\nkill -9",
+    "lost on\npower cut",
+];
+
+/// What is written of a row.
+struct Texts {
+    strategy: String,
+    producers: String,
+    rate: String,
+    range: String,
+    ratio: String,
+    ack_p50: String,
+    ack_p99: String,
+    per_flush: String,
+    process: Vec<String>,
+    power: Vec<String>,
+}
+
+impl Texts {
+    fn of(row: &Row, name: usize) -> Self {
+        let doubtful = if row.status == Status::Valid { "" } else { " ?" };
+        let mut texts = Self {
+            strategy: format::clipped(&named(row), name),
+            producers: format!("×{}{doubtful}", row.producers),
+            rate: "invalid".to_owned(),
+            range: format!("[{}]", format::plural(row.invalid_blocks.len(), "block")),
+            ratio: NONE.to_owned(),
+            ack_p50: NONE.to_owned(),
+            ack_p99: NONE.to_owned(),
+            per_flush: NONE.to_owned(),
+            process: vec![NONE.to_owned()],
+            power: vec![NONE.to_owned()],
+        };
+        if let Some(figures) = &row.figures {
+            texts.fill(row, figures);
+        }
+        texts
+    }
+
+    fn fill(&mut self, row: &Row, figures: &Figures) {
+        let percentile = |known: Option<Percentile>| {
+            known.map_or_else(|| NONE.to_owned(), |percentile| percentile.shown())
+        };
+        let absorbed = if row.page_cache_absorbed { " !" } else { "" };
+        let rate = figures.acked_per_s;
+        self.rate = format!("{}{absorbed}", format::count(rate.median));
+        self.range = format!("[{}]", rate.range(format::count));
+        if let Some(ratio) = figures.ratio_to_raw {
+            self.ratio = format::ratio(ratio.median);
+        }
+        self.ack_p50 = percentile(figures.ack_p50);
+        self.ack_p99 = percentile(figures.ack_p99);
+        if let Some(messages) = figures.messages_per_flush {
+            self.per_flush = format::count(messages);
+        }
+        self.process = lost(&figures.process, "0");
+        self.power = lost(&figures.power, "0 *");
+    }
+
+    fn on_one_line(self) -> [String; 10] {
+        [
+            self.strategy,
+            self.producers,
+            self.rate,
+            self.range,
+            self.ratio,
+            self.ack_p50,
+            self.ack_p99,
+            self.per_flush,
+            self.process.join(" / "),
+            self.power.join(" / "),
+        ]
+    }
+
+    fn on_two_lines(self) -> [String; 8] {
+        [
+            format!("{}\n  {}", self.strategy, self.producers),
+            format!("{}\n{}", self.rate, self.range),
+            self.ratio,
+            self.ack_p50,
+            self.ack_p99,
+            self.per_flush,
+            self.process.join("\n"),
+            self.power.join("\n"),
+        ]
+    }
+}
+
+fn named(row: &Row) -> String {
+    if row.setting.is_empty() {
+        row.strategy.clone()
+    } else {
+        format!("{} ({})", row.strategy, row.setting)
+    }
+}
+
+/// Age and bytes, or `nothing` for a loss that never was.
+fn lost(loss: &Loss, nothing: &str) -> Vec<String> {
+    match (loss.is_zero(), loss.ever) {
+        (true, false) => vec![nothing.to_owned()],
+        (true, true) => vec![loss.shown()],
+        (false, _) => vec![format::duration(loss.age_ns.median), format::bytes(loss.bytes.median)],
+    }
+}
+
+/// What to know of the figures, each with the mark that points to it.
+fn footnotes(
+    manifest: &Manifest,
+    env: &Environment,
+    cells: &[Cell],
+    rows: &[Row],
+) -> Vec<(&'static str, String)> {
+    let figures: Vec<Figures> = rows.iter().filter_map(|row| row.figures).collect();
+    let kept = figures.iter().any(|figures| !figures.power.ever);
+    let latencies = figures.iter().flat_map(|figures| [figures.ack_p50, figures.ack_p99]);
+    let rough = latencies.flatten().any(|percentile| percentile.rough);
+    let no_ratio = figures.iter().all(|figures| figures.ratio_to_raw.is_none());
+    let never = names(rows, |row| row.kind == Kind::None);
+    let some = !cells.is_empty();
+    let notes = [
+        (
+            env.disk.emulated || rows.iter().any(|row| row.emulated),
+            "",
+            "EMULATED disk: the figures say nothing about real hardware".to_owned(),
+        ),
+        (
+            env.disk.in_memory,
+            "",
+            "the file system lives in memory: a power cut takes all".to_owned(),
+        ),
+        (kept, "*", "if the device honours flush".to_owned()),
+        (
+            !verdict::absorbed(rows).is_empty(),
+            "!",
+            "page-cache absorbed: the dirty limit was not reached, not a sustained rate".to_owned(),
+        ),
+        (rough, "~", "from fewer than 100/(1-q) values".to_owned()),
+        (some, "", "lost: age of the oldest message at risk and log bytes, p99 of time".to_owned()),
+        (
+            some,
+            "",
+            "closed loop: latency is service time, from append to acknowledgement".to_owned(),
+        ),
+        (some, "", verdict::standing(manifest, rows)),
+        (some && no_ratio, "", "no valid raw loop was measured, hence no × raw".to_owned()),
+        (
+            !never.is_empty(),
+            "",
+            format!("{never}: never flushed; what it would lose grows as long as the run lasts"),
+        ),
+    ];
+    let there = notes.into_iter().filter(|(there, ..)| *there);
+    let mut notes: Vec<_> = there.map(|(_, mark, note)| (mark, note)).collect();
+    notes.extend(doubts(cells).into_iter().map(|note| ("?", note)));
+    notes
+}
+
+/// The warnings and what made cells invalid; labels are left to the report.
+fn doubts(cells: &[Cell]) -> Vec<String> {
+    let all = cells.len();
+    let text = |note: Note| {
+        let found = format::clipped(&note.values.join(", "), 60);
+        let Note { code, rule, cells, .. } = note;
+        let outcome = if note.level == Level::Invalid { "invalid, left out" } else { "warning" };
+        format!("{code}: {outcome}, {cells} of {all} cells: {found} ({rule})")
+    };
+    let grave = summary::notes(cells).into_iter().filter(|note| note.level >= Level::Warn);
+    grave.map(text).collect()
+}
+
+fn names(rows: &[Row], which: fn(&Row) -> bool) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows.iter().filter(|row| which(row)) {
+        if !names.contains(&row.strategy.as_str()) {
+            names.push(&row.strategy);
+        }
+    }
+    names.join(", ")
+}
+
+/// `text` in lines of at most `width`, with `mark` before the first and room for it elsewhere.
+fn wrapped(text: &str, mark: &str, width: usize) -> Vec<String> {
+    let text = format::clipped(text, usize::MAX);
+    let (first, indent) = if mark.is_empty() { ("", "") } else { (mark, "  ") };
+    let mut lines = Vec::new();
+    let mut line = format!("{first:<wide$}", wide = indent.len());
+    let mut bare = true;
+    for word in text.split(' ') {
+        let longer = line.chars().count() + usize::from(!bare) + word.chars().count();
+        if !bare && longer > width {
+            lines.push(std::mem::replace(&mut line, indent.to_owned()));
+            bare = true;
+        }
+        if !bare {
+            line.push(' ');
+        }
+        line.push_str(word);
+        bare = false;
+    }
+    lines.push(line);
+    lines
+}
+
+/// Stands where there is no figure.
+const NONE: &str = "–";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Outcome;
+    use crate::results_fixture::{
+        HOSTILE, cell, environment, example, extreme, manifest, troubled,
+    };
+
+    /// The text, of which no line is wider than asked or moves the cursor.
+    #[track_caller]
+    fn shown(cells: &[Cell], width: usize) -> String {
+        let text = text(&manifest(), &environment(), cells, width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{line}");
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+            assert!(!line.ends_with(' '), "{line:?}");
+        }
+        text
+    }
+
+    #[test]
+    fn every_line_fits_in_the_width() {
+        for width in [72, 80, 100, 120, 200] {
+            for cells in [example(), troubled(), extreme(), Vec::new()] {
+                shown(&cells, width);
+            }
+        }
+    }
+
+    #[test]
+    fn figures_are_whole_at_80_columns() {
+        let text = shown(&example(), 80);
+        for part in [
+            "sync              148k",
+            "  ×64      [136k–160k]",
+            "567 ms\n",
+            "208 MiB\n",
+            "persistence not",
+            "verifiable in a VM",
+            "* if the device honours flush",
+            "! page-cache absorbed: the dirty limit was not reached, not a sustained rate",
+            "closed loop: latency is service time",
+            "3 blocks (indicative)",
+        ] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+        assert!(!text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn a_row_takes_one_line_where_there_is_room() {
+        let line = "staged          ×64  436k !  [401k–471k]     44   186 µs   557 µs";
+        assert!(shown(&example(), 120).contains(line));
+    }
+
+    #[test]
+    fn invalid_rows_show_no_figures() {
+        let text = shown(&troubled(), 120);
+        assert!(text.contains("×8 ?  invalid   [3 blocks]      –"), "{text}");
+        assert!(text.contains("? errors: invalid, left out, 4 of 39 cells: 3 (no append failed)"));
+        assert!(text.contains("? steal: warning, 3 of 39 cells: 4.1 % (steal at most 2 %)"));
+    }
+
+    #[test]
+    fn an_emulated_disk_is_said_loudly() {
+        let mut env = environment();
+        env.disk.emulated = true;
+        let text = text(&manifest(), &env, &example(), 80);
+        assert!(text.starts_with("EMULATED disk"), "{text}");
+        assert!(text.contains("\nEMULATED disk: the figures say nothing about real hardware\n"));
+    }
+
+    #[test]
+    fn without_a_raw_row_there_is_no_ratio_but_a_note() {
+        let text = shown(&[cell(Kind::GroupCommit, 8, 0, |_| {})], 80);
+        assert!(text.contains("no valid raw loop was measured"), "{text}");
+        assert!(text.contains("[one block]"), "{text}");
+    }
+
+    #[test]
+    fn a_run_without_cells_says_so() {
+        let mut manifest = manifest();
+        (manifest.outcome, manifest.cells_done) = (Outcome::Interrupted, 0);
+        let text = text(&manifest, &environment(), &[], 80);
+        assert!(text.contains("interrupted after 0 of 39 cells"), "{text}");
+        assert!(text.contains("No cell was finished"), "{text}");
+    }
+
+    #[test]
+    fn what_results_contain_does_not_reach_the_terminal_as_it_is() {
+        let mut env = environment();
+        env.disk.path = HOSTILE.repeat(9);
+        let cells = [cell(Kind::GroupCommit, 8, 0, |c| {
+            c.strategy = HOSTILE.to_owned();
+        })];
+        let text = text(&manifest(), &env, &cells, 80);
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The whole run at tiny size, on a real directory: what it leaves, and how it ends when disturbed.
+//!
+//! Nothing here asserts a time or a rate.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::output::read_cells;
+use harness::profile::Sweep;
+use harness::results::{Cell, Environment, Kind, Level, Manifest, Outcome};
+use harness::run::{Order, Plan, Watch, run_any_build};
+
+/// Counts what it is told, and interrupts after some cells.
+struct Watcher<'a> {
+    interrupted: &'a AtomicBool,
+    after: u32,
+    started: u32,
+    planned: u32,
+}
+
+impl Watch for Watcher<'_> {
+    fn planned(&mut self, plan: &Plan) {
+        self.planned = plan.cells;
+        assert!(plan.most_bytes <= plan.total_bytes);
+    }
+
+    fn started(&mut self, _block: u32, _cell: &str) {
+        self.started += 1;
+    }
+
+    fn finished(&mut self, _cell: &Cell, done: u32, _planned: u32) {
+        if done == self.after {
+            self.interrupted.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A directory on the disk that the project is built on, not in a file system of memory.
+fn place() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn order(directory: &Path, results: &Path) -> Order {
+    Order {
+        directory: directory.to_owned(),
+        results: results.to_owned(),
+        sweep: Sweep::load("tiny", &root()).unwrap(),
+        command: vec!["test".to_owned()],
+        revision: None,
+        allow_in_memory: true,
+    }
+}
+
+#[test]
+fn a_run_leaves_records_charts_and_a_report_and_no_log() {
+    let (disk, results) = (place(), place());
+    let interrupted = AtomicBool::new(false);
+    let mut watcher =
+        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let order = order(disk.path(), results.path());
+    let finished = run_any_build(&order, &interrupted, &mut watcher).unwrap();
+    assert!(finished.error.is_none(), "{:?}", finished.error);
+    assert_eq!(finished.manifest.outcome, Outcome::Complete);
+    assert_eq!((watcher.planned, watcher.started), (9, 9));
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "a log was left behind");
+
+    let cells = read_cells(&finished.path).unwrap();
+    assert_eq!(cells, finished.cells, "what is written is what was measured");
+    for cell in &cells {
+        let name = &cell.cell;
+        assert!(cell.counts.acked > 0, "{name}");
+        assert!(cell.counts.acked <= cell.counts.appended + u64::from(cell.producers), "{name}");
+        if matches!(cell.kind, Kind::GroupCommit | Kind::Raw) {
+            assert_eq!(cell.exposure.power.messages.max, 0, "{name}: acknowledged before its sync");
+        }
+        if matches!(cell.kind, Kind::GroupCommit | Kind::FlushRealtime | Kind::None) {
+            assert_eq!(cell.exposure.process.messages.max, 0, "{name}");
+        }
+        if cell.kind == Kind::None {
+            assert_eq!(cell.counts.flushes, 0, "{name}");
+        }
+        let file = format!("hist/{}.0.append_to_ack.hlog", name.replace('/', "-"));
+        assert!(finished.path.join(file).exists(), "{name}");
+    }
+    let text = |name: &str| fs::read_to_string(finished.path.join(name)).unwrap();
+    let manifest: Manifest = serde_json::from_str(&text("manifest.json")).unwrap();
+    assert_eq!(manifest, finished.manifest);
+    let environment: Environment = serde_json::from_str(&text("env.json")).unwrap();
+    assert_eq!(environment, finished.environment);
+    assert_eq!(text("profile.yaml"), order.sweep.text);
+    for name in ["report.html", "plots/c1.svg", "plots/c1b.svg"] {
+        assert!(text(name).len() > 1000, "{name}");
+    }
+    let latest = results.path().join("latest/report.html");
+    assert_eq!(fs::read_to_string(latest).unwrap(), text("report.html"));
+}
+
+#[test]
+fn an_interrupted_run_keeps_and_reports_what_was_measured() {
+    let (disk, results) = (place(), place());
+    let interrupted = AtomicBool::new(false);
+    let mut watcher = Watcher { interrupted: &interrupted, after: 2, started: 0, planned: 0 };
+    let finished =
+        run_any_build(&order(disk.path(), results.path()), &interrupted, &mut watcher).unwrap();
+    assert_eq!(finished.manifest.outcome, Outcome::Interrupted);
+    assert_eq!(read_cells(&finished.path).unwrap().len(), 2);
+    assert!(finished.path.join("report.html").exists());
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "a log was left behind");
+}
+
+#[test]
+fn a_run_interrupted_within_its_first_cell_still_reports() {
+    let (disk, results) = (place(), place());
+    let interrupted = AtomicBool::new(true);
+    let mut watcher = Watcher { interrupted: &interrupted, after: 0, started: 0, planned: 0 };
+    let finished =
+        run_any_build(&order(disk.path(), results.path()), &interrupted, &mut watcher).unwrap();
+    assert_eq!(finished.manifest.outcome, Outcome::Interrupted);
+    assert!(finished.cells.is_empty());
+    assert!(finished.path.join("report.html").exists());
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "a log was left behind");
+}
+
+#[test]
+fn figures_of_a_debug_build_are_marked_invalid_and_refused() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let (disk, results) = (place(), place());
+    let interrupted = AtomicBool::new(false);
+    let mut watcher = Watcher { interrupted: &interrupted, after: 1, started: 0, planned: 0 };
+    let order = order(disk.path(), results.path());
+    let refused = harness::run::run(&order, &interrupted, &mut watcher).unwrap_err();
+    assert!(refused.to_string().contains("debug build"), "{refused}");
+    let finished = run_any_build(&order, &interrupted, &mut watcher).unwrap();
+    let checks = &finished.cells[0].validity;
+    let check = checks.iter().find(|check| check.code == "debug_build").unwrap();
+    assert_eq!(check.level, Level::Invalid);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let results = place();
+    let interrupted = AtomicBool::new(false);
+    let mut watcher = Watcher { interrupted: &interrupted, after: 1, started: 0, planned: 0 };
+    let order = order(Path::new("/nowhere/at/all"), results.path());
+    let refused = run_any_build(&order, &interrupted, &mut watcher).unwrap_err();
+    assert!(format!("{refused:#}").contains("/nowhere/at/all"), "{refused:#}");
+    assert_eq!(fs::read_dir(results.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,146 @@
+//! `cargo xtask ci`: everything that is checked, with the time of each step.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+use anyhow::{Result, ensure};
+
+use crate::exit;
+
+/// Run everything that is checked: format, lints, tests, docs, probe, benches at tiny size
+///
+/// What is not installed is left out, and said in one line with how to get it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments) -> Result<u8> {
+    let root = crate::root();
+    let mut steps = Steps { root: &root, left_out: Vec::new() };
+    let docs = ("RUSTDOCFLAGS", "-D warnings");
+    if steps.has("fmt", &["fmt", "--version"], "rustup component add rustfmt") {
+        steps.cargo("fmt", &["fmt", "--all", "--check"])?;
+    }
+    if steps.has("clippy", &["clippy", "--version"], "rustup component add clippy") {
+        let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--"];
+        steps.cargo("clippy", &[&arguments[..], &["-D", "warnings"]].concat())?;
+    }
+    steps.cargo("test", &["test", "--workspace", "--locked"])?;
+    for package in ["store-core", "store-os"] {
+        // A build of the whole workspace unites the features; alone, a package has only its own.
+        let arguments = ["check", "--locked", "--no-default-features", "--package", package];
+        steps.cargo(&format!("features of {package}"), &arguments)?;
+    }
+    steps.cargo_with("docs", &["doc", "--workspace", "--no-deps", "--locked"], &[docs])?;
+    let probe = ["build", "--manifest-path", "probe/Cargo.toml", "--locked"];
+    steps.cargo("probe: neither std nor an allocator", &probe)?;
+    steps.step("tidy", crate::tidy::check)?;
+    for (package, bench) in [("store-core", "encode"), ("store-os", "append")] {
+        let arguments = ["bench", "--locked", "--package", package, "--bench", bench];
+        let arguments = [&arguments[..], &["--", "--test"]].concat();
+        steps.cargo(&format!("bench {bench} of {package}, once"), &arguments)?;
+    }
+    steps.instructions()?;
+    steps.smoke()?;
+    for line in &steps.left_out {
+        println!("left out: {line}");
+    }
+    println!("ci: all checks passed");
+    Ok(exit::OK)
+}
+
+struct Steps<'a> {
+    root: &'a Path,
+    left_out: Vec<String>,
+}
+
+impl Steps<'_> {
+    /// Whether a cargo command works; notes what is left out if not.
+    fn has(&mut self, step: &str, arguments: &[&str], remedy: &str) -> bool {
+        let found = cargo(self.root, arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+        if !found {
+            self.left_out.push(format!("{step} (get it with: {remedy})"));
+        }
+        found
+    }
+
+    fn cargo(&self, step: &str, arguments: &[&str]) -> Result<()> {
+        self.cargo_with(step, arguments, &[])
+    }
+
+    fn cargo_with(
+        &self,
+        step: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<()> {
+        self.step(step, |root| {
+            let status = cargo(root, arguments).envs(environment.iter().copied()).status()?;
+            ensure!(status.success(), "cargo {} failed: {status}", arguments.join(" "));
+            Ok(())
+        })
+    }
+
+    /// Runs a step between two lines that name it and its time.
+    fn step(&self, step: &str, run: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        println!("== {step}");
+        let begun = SystemTime::now();
+        run(self.root)?;
+        let seconds = begun.elapsed().unwrap_or_default().as_secs_f64();
+        println!("== {step}: ok, {seconds:.1} s");
+        Ok(())
+    }
+
+    /// Exact instruction counts, where valgrind and gungraun's runner are.
+    fn instructions(&mut self) -> Result<()> {
+        let works = |program: &str| {
+            let mut command = Command::new(program);
+            command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+            // gungraun-runner refuses to run by hand, but that it starts is enough.
+            command.status().is_ok()
+        };
+        if !works("valgrind") {
+            let remedy = "apt-get install valgrind";
+            self.left_out.push(format!("instruction counts (valgrind is missing: {remedy})"));
+            return Ok(());
+        }
+        if !works("gungraun-runner") {
+            let remedy = "cargo install gungraun-runner --version 0.20.0 --locked";
+            self.left_out.push(format!("instruction counts (get the runner with: {remedy})"));
+            return Ok(());
+        }
+        let arguments = ["bench", "--locked", "--package", "store-core", "--bench"];
+        let arguments = [&arguments[..], &["encode_instructions"]].concat();
+        self.cargo("instruction counts of encoding", &arguments)
+    }
+
+    /// The main job at tiny size, by this very program.
+    fn smoke(&self) -> Result<()> {
+        self.step("bench --sweep tiny", |root| {
+            let results = root.join("target/ci-results");
+            let status = Command::new(std::env::current_exe()?)
+                .current_dir(root)
+                .args(["bench", "--sweep", "tiny", "--dir", "target", "--results"])
+                .arg(&results)
+                .status()?;
+            // A shared or virtual machine may well spoil the figures; that they are made counts.
+            let code = status.code();
+            let made = code == Some(i32::from(exit::OK)) || code == Some(i32::from(exit::INVALID));
+            ensure!(made, "bench --sweep tiny failed: {status}");
+            let report = results.join("latest/report.html");
+            ensure!(report.exists(), "{} was not written", report.display());
+            Ok(())
+        })
+    }
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root).args(arguments);
+    command
+}

@@ -1,0 +1,81 @@
+//! Flushmark's command line. Every task explains itself: `cargo xtask TASK --help`.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the program that prints")]
+
+mod bench;
+mod ci;
+mod progress;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Flushmark: what each flush strategy of a RocketMQ-format commit log gives on your disk, and what
+/// a crash would take.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 80)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Option<Task>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Bench(bench::Arguments),
+    Ci(ci::Arguments),
+    Tidy(tidy::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    let result = match arguments.task {
+        Some(Task::Bench(arguments)) => bench::run(&arguments),
+        Some(Task::Ci(arguments)) => ci::run(&arguments),
+        Some(Task::Tidy(arguments)) => tidy::run(&arguments),
+        None => {
+            println!("{}", Arguments::command().render_help());
+            Ok(exit::OK)
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(exit::USAGE)
+        }
+    }
+}
+
+/// Help goes to stdout with 0, a usage error to stderr with 1 (clap's own 2 means invalid runs here).
+fn usage(error: &clap::Error) -> ExitCode {
+    // If the terminal is gone there is nobody to tell.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(exit::USAGE),
+    }
+}
+
+/// The project's root.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// What the exit code says.
+mod exit {
+    /// All is well.
+    pub(crate) const OK: u8 = 0;
+    /// The command, a profile or a directory is wrong; or a check failed.
+    pub(crate) const USAGE: u8 = 1;
+    /// Runs ended early or their figures are invalid.
+    pub(crate) const INVALID: u8 = 2;
+    /// A signal ended the run; what was measured is kept.
+    pub(crate) const INTERRUPTED: u8 = 130;
+}

@@ -1,0 +1,90 @@
+//! Says on stderr what a run will do and how far it is: a bar on a terminal, else plain lines.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use harness::clock::float;
+use harness::format;
+use harness::results::Cell;
+use harness::run::{Plan, Watch};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The run as it goes.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Watch for Progress {
+    fn planned(&mut self, plan: &Plan) {
+        let disk = &plan.environment.disk;
+        let per_block = plan.cells / plan.blocks.max(1);
+        eprintln!(
+            "measuring {} ({}{}): {} cells in {} blocks of {per_block}",
+            disk.path,
+            disk.file_system.as_deref().unwrap_or("unknown file system"),
+            disk.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default(),
+            plan.cells,
+            plan.blocks,
+        );
+        eprintln!(
+            "takes about {}; writes at most {} in all, {} at one time, and removes it again",
+            minutes(plan.estimated),
+            format::bytes(float(plan.total_bytes)),
+            format::bytes(float(plan.most_bytes)),
+        );
+        eprintln!(
+            "a 4 KiB write with fdatasync takes {} here (p50 of a short look)",
+            format::duration(float(plan.probe.sync_ns_p50))
+        );
+        eprintln!("results in {}", plan.path.display());
+        if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new(u64::from(plan.cells));
+            let style =
+                ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {wide_msg}");
+            bar.set_style(style.expect("the template is well formed"));
+            bar.enable_steady_tick(Duration::from_millis(250));
+            self.bar = Some(bar);
+        }
+    }
+
+    fn started(&mut self, block: u32, cell: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("block {}, {cell}", block + 1));
+        }
+    }
+
+    fn finished(&mut self, cell: &Cell, done: u32, planned: u32) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(u64::from(done));
+                if done == planned {
+                    bar.finish_and_clear();
+                }
+            }
+            None => eprintln!(
+                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}",
+                cell.block + 1,
+                cell.cell,
+                format::count(cell.acked_per_s),
+                format::duration(float(cell.append_to_ack_ns.p99))
+            ),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
+}
