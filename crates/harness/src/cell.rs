@@ -159,10 +159,11 @@ fn watch(setting: &Setting<'_>, load: &Load, log: &Log) -> Option<Window> {
     load.measure();
     let counters = || setting.device.and_then(disk::counters);
     let device_before = counters();
-    let (start, acked, appended) = (watcher.sample(), load.acked(), log.appended());
-    let wrote = log.marks().wrote();
+    // In this order what was acknowledged can never exceed what was appended.
+    let (appended, wrote) = (log.appended(), log.marks().wrote());
+    let start = watcher.sample();
     watcher.dirty = vmstat::sample();
-    let end = start.after(nanos(setting.measure));
+    let end = start.from.after(nanos(setting.measure));
     let mut ended_by = EndedBy::Time;
     while now() < end {
         if stop() {
@@ -177,11 +178,11 @@ fn watch(setting: &Setting<'_>, load: &Load, log: &Log) -> Option<Window> {
     let end = watcher.sample();
     let device = device_before.zip(counters()).map(|(before, after)| after.since(&before));
     Some(Window {
-        start,
-        end,
+        start: start.from,
+        end: end.from,
         ended_by,
         appended: log.appended() - appended,
-        acked: load.acked() - acked,
+        acked: end.acked - start.acked,
         log_bytes: log.marks().wrote().since(wrote),
         device,
         dirty: watcher.dirty.unwrap_or_default(),
@@ -219,17 +220,18 @@ struct Watcher<'a> {
 
 impl Watcher<'_> {
     /// Notes how much is acknowledged now.
-    fn sample(&mut self) -> Nanos {
+    fn sample(&mut self) -> Sample {
         let from = now();
         let acked = self.load.acked();
-        self.samples.push(Sample { from, until: now(), acked });
-        from
+        let sample = Sample { from, until: now(), acked };
+        self.samples.push(sample);
+        sample
     }
 
     /// Sleeps a millisecond and samples; ten times a second the kernel's dirty pages too.
     fn tick(&mut self) {
         thread::sleep(Duration::from_millis(1));
-        let at = self.sample();
+        let at = self.sample().from;
         if self.next_dirty <= at {
             self.next_dirty = at.after(Nanos::from_millis(100));
             if let (Some(dirty), Some(found)) = (&mut self.dirty, vmstat::sample()) {

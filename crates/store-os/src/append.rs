@@ -221,13 +221,14 @@ enum Obstacle {
 }
 
 impl Shared {
-    /// Places `message` at the end of the log.
+    /// Places `message` at the end of the log. Also says whether its producer is the only one that
+    /// waits for a flush.
     pub(crate) fn append(
         &self,
         queue: &Queue,
         message: &Message<'_>,
         wait: Wait,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<(Appended, bool), AppendError> {
         if queue.state.log != self.id {
             return Err(AppendError::ForeignQueue);
         }
@@ -249,7 +250,7 @@ impl Shared {
         message: &Message<'_>,
         record: Encoded<'_>,
         wait: Wait,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<(Appended, bool), AppendError> {
         let len = record.len();
         let (mut tail, blank) = self.make_room(len)?;
         if blank.is_some() || tail.active.is_none() {
@@ -276,7 +277,8 @@ impl Shared {
         tail.last_store = appended.store_timestamp;
         tail.wrote = appended.end();
         tail.records += 1;
-        if self.answers.ack(wait) == AckAt::Flushed {
+        let waits_for_flush = self.answers.ack(wait) == AckAt::Flushed;
+        if waits_for_flush {
             tail.wanted = tail.wrote;
             tail.wanted_records += 1;
             if tail.waiting_since.is_none() {
@@ -284,7 +286,8 @@ impl Shared {
             }
         }
         self.progress.set_wrote(tail.wrote);
-        Ok(appended)
+        let others = tail.wanted_records - self.flushed_wanted.load(Ordering::SeqCst);
+        Ok((appended, waits_for_flush && others == 1))
     }
 
     /// Takes the append lock once a record of `len` bytes can be placed, and says how long the

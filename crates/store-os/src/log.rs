@@ -151,7 +151,7 @@ impl Log {
         message: &Message<'_>,
         wait: Wait,
     ) -> Result<Ticket, AppendError> {
-        let appended = self.shared.append(queue, message, wait)?;
+        let (appended, _) = self.shared.append(queue, message, wait)?;
         self.shared.wake_for_append(wait);
         self.ticket(appended, wait)
     }
@@ -159,7 +159,7 @@ impl Log {
     /// Places a message at the end of the log and blocks until the strategy's promise holds for it.
     ///
     /// For a producer that has nothing else to do this is faster than [`append`](Self::append) and
-    /// [`Ticket::wait`]: if no sync is under way, the calling thread runs it. The strategy's
+    /// [`Ticket::wait`]: if nobody else waits for a sync, the calling thread runs it. The strategy's
     /// deadline cannot end a sync that the calling thread itself is in.
     ///
     /// # Errors
@@ -174,9 +174,14 @@ impl Log {
         if self.shared.answers.ack(wait) != AckAt::Flushed {
             return Ok(self.append(queue, message, wait)?.wait());
         }
-        let appended = self.shared.append(queue, message, wait)?;
-        self.shared.note(Lane::Flush);
-        Ok(self.ticket(appended, wait)?.wait_leading())
+        let (appended, is_lone) = self.shared.append(queue, message, wait)?;
+        if is_lone {
+            self.shared.note(Lane::Flush);
+            self.shared.lead();
+        } else {
+            self.shared.wake_for_append(wait);
+        }
+        Ok(self.ticket(appended, wait)?.wait())
     }
 
     fn ticket(&self, appended: Appended, wait: Wait) -> Result<Ticket, AppendError> {

@@ -71,14 +71,6 @@ impl Ticket {
         }
         Ok(self.appended)
     }
-
-    /// Blocks as [`wait`](Self::wait) does, but flushes itself if no flush is under way.
-    pub(crate) fn wait_leading(self) -> Result<Appended, AckError> {
-        if let Some(pending) = &self.pending {
-            pending.shared.lead();
-        }
-        self.wait()
-    }
 }
 
 impl Future for Ticket {
