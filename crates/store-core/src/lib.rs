@@ -52,7 +52,7 @@ pub use record::{
 pub use scan::{Invalid, PROBE_LEN, Step, record_at, scan_step};
 pub use segment::{
     PAGE_SIZE, Placement, RecordTooLarge, SegmentName, SegmentSize, SegmentSizeError,
-    pages_crossed, place,
+    is_worth_a_pass, pages_crossed, place,
 };
 pub use strategy::{AckAt, Action, Event, FlushStrategy, Lane, Nanos, Observed, Wait};
 pub use sysflag::{SysFlag, TransactionType};

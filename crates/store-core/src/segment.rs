@@ -177,6 +177,20 @@ pub fn pages_crossed(from: LogOffset, to: LogOffset) -> u64 {
     (to.get() / PAGE_SIZE).saturating_sub(from.get() / PAGE_SIZE)
 }
 
+/// Whether the bytes from one mark to the next are worth a sync or a commit.
+///
+/// They are if there are any and they either begin in a full segment or cross `least_pages` page
+/// boundaries. A thorough pass asks with `least_pages` 0. RocketMQ's `isAbleToFlush` and
+/// `isAbleToCommit`, which call a full segment worth it even when it holds nothing new.
+pub fn is_worth_a_pass(
+    from: LogOffset,
+    to: LogOffset,
+    segment_start: LogOffset,
+    least_pages: u64,
+) -> bool {
+    from < to && (from < segment_start || pages_crossed(from, to) >= least_pages)
+}
+
 /// The page of RocketMQ's flush rules, in bytes; not the machine's page.
 pub const PAGE_SIZE: u64 = 4096;
 
@@ -244,5 +258,17 @@ mod tests {
         assert_eq!(pages(4095, 4096), 1);
         assert_eq!(pages(4096, 3 * 4096 + 1), 2);
         assert_eq!(pages(9000, 0), 0);
+    }
+
+    #[test]
+    fn a_pass_is_worth_it_by_pages_or_for_a_full_segment_but_never_for_nothing() {
+        let worth = |from, to, start, least| {
+            is_worth_a_pass(LogOffset::new(from), LogOffset::new(to), LogOffset::new(start), least)
+        };
+        assert!(!worth(100, 4 * 4096 - 1, 0, 4));
+        assert!(worth(100, 4 * 4096, 0, 4));
+        assert!(worth(100, 101, 0, 0), "a thorough pass takes a single byte");
+        assert!(worth(100, 101, 4096, 4), "the segment of byte 100 is full");
+        assert!(!worth(100, 100, 4096, 0));
     }
 }

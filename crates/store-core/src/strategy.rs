@@ -7,6 +7,12 @@ use crate::{LogOffset, Watermarks};
 #[repr(transparent)]
 pub struct Nanos(u64);
 
+impl core::fmt::Display for Nanos {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} ns", self.0)
+    }
+}
+
 impl Nanos {
     /// `nanos` nanoseconds after the driver's zero.
     pub const fn new(nanos: u64) -> Self {
@@ -94,7 +100,7 @@ pub struct Observed {
     pub marks: Watermarks,
     /// The first offset of the segment that takes appends; what lies before it is in full segments.
     pub segment_start: LogOffset,
-    /// The highest record end that a producer waits for until it is flushed.
+    /// The highest record end that a producer waits for until it is flushed; at most `wrote`.
     pub wanted: LogOffset,
     /// How many records up to `wanted` are not flushed yet and waited for.
     pub waiting: u64,
@@ -130,6 +136,11 @@ pub enum Action {
 /// the log is poisoned and polls no more. Calls for the two lanes may alternate in any way; between
 /// them the driver holds no lock, so a slow flush never delays a commit. Polling a lane again while
 /// its action is under way is allowed and gives `Idle`. Time must not run back.
+///
+/// A driver moves the marks before it wakes anyone and before `on_done`, whose `seen` shows them.
+/// When a drain begins it polls every lane, which is no [`Event`]. During a drain both lanes may be
+/// given bytes to commit; the driver sees to it that each is committed once. Bytes that nobody asks
+/// for, such as those found when a log is opened, are the driver's to flush.
 ///
 /// [`ack`](Self::ack), [`wakes`](Self::wakes) and [`timeout`](Self::timeout) depend on nothing but
 /// the strategy's configuration: a driver may ask once and keep the answers, so that an append

@@ -22,8 +22,10 @@ extern crate std;
 
 use core::fmt;
 
-use flush_realtime::{FlushRealtime, is_worth_a_pass};
-use store_core::{AckAt, Action, Event, FlushStrategy, Lane, LogOffset, Nanos, Observed, Wait};
+use flush_realtime::FlushRealtime;
+use store_core::{
+    AckAt, Action, Event, FlushStrategy, Lane, LogOffset, Nanos, Observed, Wait, is_worth_a_pass,
+};
 
 /// Commits staged bytes in small steps and flushes committed ones in large steps.
 ///

@@ -26,7 +26,7 @@ extern crate std;
 use core::fmt;
 
 use store_core::{
-    AckAt, Action, Event, FlushStrategy, Lane, LogOffset, Nanos, Observed, Wait, pages_crossed,
+    AckAt, Action, Event, FlushStrategy, Lane, LogOffset, Nanos, Observed, Wait, is_worth_a_pass,
 };
 
 /// Looks at the log every now and then, and flushes if that is worth a sync.
@@ -219,20 +219,6 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for ConfigError {}
-
-/// Whether the bytes from one mark to the next are worth a sync or a commit.
-///
-/// They are if there are any and they either begin in a full segment or cross `least_pages` page
-/// boundaries. A thorough pass asks with `least_pages` 0. RocketMQ's `isAbleToFlush` and
-/// `isAbleToCommit`, which call a full segment worth it even when it holds nothing new.
-pub fn is_worth_a_pass(
-    from: LogOffset,
-    to: LogOffset,
-    segment_start: LogOffset,
-    least_pages: u64,
-) -> bool {
-    from < to && (from < segment_start || pages_crossed(from, to) >= least_pages)
-}
 
 #[cfg(test)]
 mod tests {
