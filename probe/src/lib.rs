@@ -1,7 +1,7 @@
 //! Links the core and the strategies without std and without an allocator.
 //!
-//! A dependency on `std` stops this build with "duplicate lang item", one on `alloc` with "no global
-//! memory allocator". It needs no target but the host's.
+//! A dependency on `std` stops this build with "duplicate lang item", one on `alloc` with "no
+//! global memory allocator". It needs no target but the host's.
 #![no_std]
 
 use commit_realtime::CommitRealtime;

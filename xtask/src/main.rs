@@ -52,7 +52,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help goes to stdout with 0, a usage error to stderr with 1 (clap's own 2 means invalid runs here).
+/// Help goes to stdout with 0, a usage error to stderr with 1 (clap's own 2 means invalid runs
+/// here).
 fn usage(error: &clap::Error) -> ExitCode {
     // If the terminal is gone there is nobody to tell.
     let _ = error.print();

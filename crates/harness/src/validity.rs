@@ -112,7 +112,8 @@ fn flushes_reach_device(cell: &Cell) -> Option<Check> {
     Some(check("flush_requests", level, format!("{ratio:.2} per sync"), rule))
 }
 
-/// Between two syncs exposure grows to its peak; a window without a whole such time has not seen it.
+/// Between two syncs exposure grows to its peak; a window without a whole such time has not seen
+/// it.
 fn exposure_bounded(cell: &Cell) -> Option<Check> {
     if !matches!(cell.kind, Kind::CommitRealtime | Kind::FlushRealtime) {
         return None;

@@ -170,7 +170,8 @@ impl fmt::Display for OpenError {
             ),
             Self::Locked { path } => write!(
                 f,
-                "{} is locked: another process uses this store; stop it or choose another directory",
+                "{} is locked: another process uses this store; stop it or choose another \
+                 directory",
                 path.display()
             ),
             Self::MissingSegment { path } => {

@@ -15,7 +15,8 @@ use crate::shared::{Mark, Shared};
 impl Shared {
     /// Brings everything staged to the page cache if `upto` is not there yet.
     ///
-    /// Whoever comes while another commits waits for it, and mostly finds its own bytes taken along.
+    /// Whoever comes while another commits waits for it, and mostly finds its own bytes taken
+    /// along.
     pub(crate) fn commit_through(&self, upto: LogOffset) -> Result<(), Error> {
         let Some(staged) = &self.staged else {
             return Ok(());

@@ -63,8 +63,8 @@ impl Log {
     /// # Errors
     ///
     /// If another process has it, the options contradict each other, something in it is not
-    /// understood, a bad record has valid ones behind it, or the system refuses. A torn tail is cut,
-    /// nothing else is changed.
+    /// understood, a bad record has valid ones behind it, or the system refuses. A torn tail is
+    /// cut, nothing else is changed.
     pub fn open(
         root: &Path,
         options: LogOptions,
@@ -159,8 +159,8 @@ impl Log {
     /// Places a message at the end of the log and blocks until the strategy's promise holds for it.
     ///
     /// For a producer that has nothing else to do this is faster than [`append`](Self::append) and
-    /// [`Ticket::wait`]: if nobody else waits for a sync, the calling thread runs it. The strategy's
-    /// deadline cannot end a sync that the calling thread itself is in.
+    /// [`Ticket::wait`]: if nobody else waits for a sync, the calling thread runs it. The
+    /// strategy's deadline cannot end a sync that the calling thread itself is in.
     ///
     /// # Errors
     ///
@@ -204,7 +204,8 @@ impl Log {
         self.shared.tail().records
     }
 
-    /// Blocks until a first segment was made ready ahead of appends, at most `limit`; whether it was.
+    /// Blocks until a first segment was made ready ahead of appends, at most `limit`; whether it
+    /// was.
     ///
     /// Appends wait for a segment by themselves; this is for who wants the first ones not to.
     pub fn wait_for_segment(&self, limit: Duration) -> bool {

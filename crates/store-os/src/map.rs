@@ -202,8 +202,8 @@ impl Reader {
             // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
             let start = unsafe { self.ring.raw.as_ptr().add(place) };
             // SAFETY: The range lies within one live mapping whose bytes are initialised (anonymous
-            // memory is zero). By `Ring`'s invariant the writer stores to none of these places until
-            // `release` lets it, and that takes `&mut self`, which ends this borrow.
+            // memory is zero). By `Ring`'s invariant the writer stores to none of these places
+            // until `release` lets it, and that takes `&mut self`, which ends this borrow.
             unsafe { std::slice::from_raw_parts(start, size) }
         })
     }

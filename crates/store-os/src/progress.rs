@@ -12,8 +12,8 @@ use crate::signal::{Signal, remaining, sleep_on, wake_all};
 
 /// The marks that other threads watch, and the waiters.
 ///
-/// Blocking waiters sleep on one of two futex words, by the sync that will cover them: the one under
-/// way or the next. A finished sync wakes its own waiters with one call, and nobody else.
+/// Blocking waiters sleep on one of two futex words, by the sync that will cover them: the one
+/// under way or the next. A finished sync wakes its own waiters with one call, and nobody else.
 #[derive(Debug)]
 pub(crate) struct Progress {
     wrote: AtomicU64,

@@ -46,7 +46,8 @@ impl Segment {
         let made = Self::fill(&path, File::from(file), start, options, stop)
             .and_then(|made| sync_directory(directory).map(|()| made));
         if made.is_err() {
-            // The first error is the one to report. A file that stays is all zero: recovery drops it.
+            // The first error is the one to report. A file that stays is all zero: recovery drops
+            // it.
             let _ = std::fs::remove_file(&path);
         }
         made
