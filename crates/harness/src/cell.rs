@@ -13,7 +13,7 @@ use store_os::{CommitEvent, FlushEvent, Log};
 
 use crate::clock::{float, nanos, now, wall_ms};
 use crate::disk::{self, DiskCounters};
-use crate::distribution::{quantiles, quantiles_of, sizes, times};
+use crate::distribution::{quantiles, quantiles_of, record_size, sizes, times};
 use crate::exposure::{AckSample, Between, DurableStep, exposure};
 use crate::load::{Bodies, Load, Produced, Sampled};
 use crate::profile::{Settings, Strategy, Workload};
@@ -276,8 +276,8 @@ impl Evidence {
         let flushes = self.flushes_within();
         for (records, event) in &flushes {
             flush.saturating_record(event.ended.since(event.started).get());
-            per_flush.saturating_record(*records);
-            flush_bytes.saturating_record(event.upto.since(event.from));
+            record_size(&mut per_flush, *records);
+            record_size(&mut flush_bytes, event.upto.since(event.from));
         }
         let acked_per_s = float(window.acked) / seconds;
         let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();

@@ -14,6 +14,12 @@ pub fn sizes() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are in range")
 }
 
+/// Records a count or size; the histogram grows to hold it.
+pub fn record_size(histogram: &mut Histogram<u64>, value: u64) {
+    // `saturating_record` would clip at the present bounds instead of moving them.
+    histogram.record(value).expect("a histogram that resizes itself holds any u64");
+}
+
 /// Whether a value lay at or above what the histogram can tell apart.
 pub fn is_saturated(histogram: &Histogram<u64>) -> bool {
     !histogram.is_auto_resize() && !histogram.is_empty() && histogram.max() >= LONGEST_NS
@@ -41,7 +47,7 @@ pub fn quantiles(histogram: &Histogram<u64>) -> Quantiles {
 pub fn quantiles_of(values: impl IntoIterator<Item = u64>) -> Quantiles {
     let mut histogram = sizes();
     for value in values {
-        histogram.saturating_record(value);
+        record_size(&mut histogram, value);
     }
     quantiles(&histogram)
 }
@@ -60,6 +66,15 @@ mod tests {
         assert_eq!((found.p90, found.p99, found.p999), (900, 990, 999));
         assert!((found.mean - 500.5).abs() < 0.1);
         assert_eq!(quantiles_of([]), Quantiles::default());
+    }
+
+    #[test]
+    fn sizes_of_any_magnitude_are_kept_to_three_digits() {
+        for value in [0, 1, 2047, 2048, 500_000_000, 1 << 40] {
+            let found = quantiles_of([value, value]);
+            let error = found.p50.abs_diff(value);
+            assert!(error <= value / 1000, "{value} came back as {}", found.p50);
+        }
     }
 
     #[test]

@@ -82,6 +82,12 @@ fn a_run_leaves_records_charts_and_a_report_and_no_log() {
         if matches!(cell.kind, Kind::GroupCommit | Kind::FlushRealtime | Kind::None) {
             assert_eq!(cell.exposure.process.messages.max, 0, "{name}");
         }
+        if cell.kind == Kind::GroupCommit {
+            let smallest = cell.bytes_per_flush.min;
+            assert!(smallest >= cell.record_bytes - 2, "{name}: {:?}", cell.bytes_per_flush);
+            let groups = cell.messages_per_flush;
+            assert!(groups.min >= 1 && groups.max <= u64::from(cell.producers), "{name}");
+        }
         if cell.kind == Kind::None {
             assert_eq!(cell.counts.flushes, 0, "{name}");
         }

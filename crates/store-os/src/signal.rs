@@ -21,8 +21,8 @@ impl Signal {
     /// Lets the waiting thread go on, or the next one that waits. No system call unless one sleeps.
     pub(crate) fn notify(&self) {
         // The load keeps the line shared between cores while a permit is there already. It is
-        // enough: whoever takes that permit later sees what the caller did before, because both go through
-        // the append lock.
+        // enough: whoever takes that permit later sees what the caller did before, because both go
+        // through the append lock.
         if self.state.load(Ordering::SeqCst) != NOTIFIED
             && self.state.swap(NOTIFIED, Ordering::SeqCst) == WAITING
         {
