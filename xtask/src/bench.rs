@@ -11,8 +11,8 @@ use harness::results::{Outcome, Status};
 use harness::run::{self, Finished, Order};
 use harness::table;
 
-use crate::exit;
 use crate::progress::Progress;
+use crate::{exit, say};
 
 /// Measure this disk: messages per second and what a crash would take, per strategy
 ///
@@ -20,8 +20,8 @@ use crate::progress::Progress;
 /// on fresh logs in the directory's file system, several times in random order. Prints a table on
 /// stdout and leaves records, charts and a report in results/. Ctrl-C keeps what was measured.
 ///
-/// Exit codes: 0 ok, 1 wrong command, profile or directory, 2 invalid or incomplete figures,
-/// 130 interrupted.
+/// Exit codes: 0 ok, 1 wrong command, profile or directory, 2 invalid figures or not one whole
+/// block of them, 130 interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The directory whose disk is measured; logs are made in it and removed again
@@ -42,7 +42,8 @@ fn measure(arguments: &Arguments) -> Result<Finished> {
     let root = crate::root();
     let sweep = Sweep::load(&arguments.sweep, &root)?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in signal_hook::consts::TERM_SIGNALS.iter().chain(&[signal_hook::consts::SIGHUP]) {
+    let signals = signal_hook::consts::TERM_SIGNALS.iter().chain(&[signal_hook::consts::SIGHUP]);
+    for signal in signals.filter(|signal| !is_ignored(**signal)) {
         // A second signal ends the program at once; the next run removes the log left behind.
         signal_hook::flag::register_conditional_shutdown(
             *signal,
@@ -65,28 +66,38 @@ fn measure(arguments: &Arguments) -> Result<Finished> {
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let finished = measure(arguments)?;
     let Finished { path, manifest, environment, cells, error } = &finished;
-    print!("{}", table::text(manifest, environment, cells, COLUMNS));
-    eprintln!();
-    eprintln!("report   {}", path.join("report.html").display());
-    eprintln!("charts   {}", path.join("plots").display());
-    eprintln!("records  {}", path.join("cells.jsonl").display());
+    say::out(&table::text(manifest, environment, cells, COLUMNS))?;
+    say!("");
+    say!("report   {}", path.join("report.html").display());
+    say!("charts   {}", path.join("plots").display());
+    say!("records  {}", path.join("cells.jsonl").display());
     let (done, planned) = (manifest.cells_done, manifest.cells_planned);
     if let Some(error) = error {
-        eprintln!("error: {error:#}; {done} of {planned} cells were measured and are kept");
+        say!("error: {error:#}");
+        say!("{done} of {planned} cells were measured and are kept");
         return Ok(exit::INVALID);
     }
     match manifest.outcome {
         Outcome::Interrupted => {
-            eprintln!("interrupted: {done} of {planned} cells were measured and are kept");
+            say!("interrupted: {done} of {planned} cells were measured and are kept");
             return Ok(exit::INTERRUPTED);
         }
-        Outcome::Trimmed => eprintln!(
+        Outcome::Trimmed => say!(
             "trimmed: the time allowed (run.budget_s) was over after {done} of {planned} cells"
         ),
         _ => {}
     }
     let invalid = cells.iter().any(|cell| cell.status == Status::Invalid);
-    Ok(if invalid || cells.is_empty() { exit::INVALID } else { exit::OK })
+    let per_block = manifest.cells_planned / manifest.blocks.max(1);
+    Ok(if invalid || done < per_block { exit::INVALID } else { exit::OK })
+}
+
+/// Whether whoever started this program had it ignore a signal, as `nohup` does.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
 /// The command as the user can give it again.

@@ -43,9 +43,9 @@ pub(crate) fn run(_: &Arguments) -> Result<u8> {
     steps.instructions()?;
     steps.smoke()?;
     for line in &steps.left_out {
-        println!("left out: {line}");
+        say!("left out: {line}");
     }
-    println!("ci: all checks passed");
+    say!("ci: all checks passed");
     Ok(exit::OK)
 }
 
@@ -87,11 +87,11 @@ impl Steps<'_> {
 
     /// Runs a step between two lines that name it and its time.
     fn step(&self, step: &str, run: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        println!("== {step}");
+        say!("== {step}");
         let begun = SystemTime::now();
         run(self.root)?;
         let seconds = begun.elapsed().unwrap_or_default().as_secs_f64();
-        println!("== {step}: ok, {seconds:.1} s");
+        say!("== {step}: ok, {seconds:.1} s");
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! Flushmark's command line. Every task explains itself: `cargo xtask TASK --help`.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the program that prints")]
+
+#[macro_use]
+mod say;
 
 mod bench;
 mod ci;
@@ -38,15 +40,12 @@ fn main() -> ExitCode {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
         Some(Task::Tidy(arguments)) => tidy::run(&arguments),
-        None => {
-            println!("{}", Arguments::command().render_help());
-            Ok(exit::OK)
-        }
+        None => say::out(&format!("{}\n", Arguments::command().render_help())).map(|()| exit::OK),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say!("error: {error:#}");
             ExitCode::from(exit::USAGE)
         }
     }

@@ -19,7 +19,7 @@ impl Watch for Progress {
     fn planned(&mut self, plan: &Plan) {
         let disk = &plan.environment.disk;
         let per_block = plan.cells / plan.blocks.max(1);
-        eprintln!(
+        say!(
             "measuring {} ({}{}): {} cells in {} blocks of {per_block}",
             disk.path,
             disk.file_system.as_deref().unwrap_or("unknown file system"),
@@ -27,17 +27,17 @@ impl Watch for Progress {
             plan.cells,
             plan.blocks,
         );
-        eprintln!(
-            "takes about {}; writes at most {} in all, {} at one time, and removes it again",
+        say!(
+            "takes about {}; writes at most {}, {} at one time; removes it",
             minutes(plan.estimated),
             format::bytes(float(plan.total_bytes)),
             format::bytes(float(plan.most_bytes)),
         );
-        eprintln!(
+        say!(
             "a 4 KiB write with fdatasync takes {} here (p50 of a short look)",
             format::duration(float(plan.probe.sync_ns_p50))
         );
-        eprintln!("results in {}", plan.path.display());
+        say!("results in {}", plan.path.display());
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(u64::from(plan.cells));
             let style =
@@ -62,7 +62,7 @@ impl Watch for Progress {
                     bar.finish_and_clear();
                 }
             }
-            None => eprintln!(
+            None => say!(
                 "{done}/{planned} block {} {}: {} msg/s, ack p99 {}",
                 cell.block + 1,
                 cell.cell,

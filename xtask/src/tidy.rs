@@ -13,7 +13,7 @@ pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments) -> Result<u8> {
     check(&crate::root())?;
-    println!("tidy: ok");
+    say!("tidy: ok");
     Ok(exit::OK)
 }
 

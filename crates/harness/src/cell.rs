@@ -35,12 +35,16 @@ pub struct Setting<'a> {
     pub device: Option<&'a str>,
     /// Whether the disk is emulated.
     pub emulated: bool,
+    /// Whether the device may have a volatile write cache.
+    pub volatile_cache: bool,
     /// How long producers run before anything counts.
     pub warmup: Duration,
     /// How long is measured.
     pub measure: Duration,
-    /// Log bytes after which a cell ends early.
-    pub max_bytes: u64,
+    /// Log bytes after which a cell ends early, once it has seen two syncs.
+    pub soft_bytes: u64,
+    /// Log bytes, those of the warm-up included, after which it ends in any case.
+    pub hard_bytes: u64,
     /// Segment size.
     pub segment_bytes: u64,
     /// Seeds the bodies.
@@ -92,7 +96,7 @@ pub fn measure(
     let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes));
     let (window, produced) = thread::scope(|scope| {
         let producers = load.start(scope, &log);
-        let window = watch(setting, &load, &log);
+        let window = watch(setting, &load, &log, &recorder);
         load.stop(window.as_ref().map_or_else(now, |window| window.end));
         let produced: Vec<Produced> = producers
             .into_iter()
@@ -142,7 +146,7 @@ struct Window {
 }
 
 /// Lets the load warm up, then watches it until the time or the bytes are used up.
-fn watch(setting: &Setting<'_>, load: &Load, log: &Log) -> Option<Window> {
+fn watch(setting: &Setting<'_>, load: &Load, log: &Log, recorder: &Recorder) -> Option<Window> {
     let mut watcher = Watcher { load, samples: Vec::new(), next_dirty: Nanos::new(0), dirty: None };
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
@@ -151,15 +155,19 @@ fn watch(setting: &Setting<'_>, load: &Load, log: &Log) -> Option<Window> {
     while load.acked() == 0 && now() < patience && !stop() {
         watcher.tick();
     }
-    log.wait_for_segment(PATIENCE);
+    while !log.wait_for_segment(Duration::from_millis(1)) && now() < patience && !stop() {
+        watcher.tick();
+    }
+    let opened_at = log.recovery().end;
+    let written = || log.marks().wrote().since(opened_at);
     let warm = now().after(nanos(setting.warmup));
-    while now() < warm && !stop() {
+    while now() < warm && written() < setting.hard_bytes / 4 && !stop() {
         watcher.tick();
     }
     load.measure();
     let counters = || setting.device.and_then(disk::counters);
     let device_before = counters();
-    // In this order what was acknowledged can never exceed what was appended.
+    // In this order what was acknowledged can exceed what was appended only by what was in flight.
     let (appended, wrote) = (log.appended(), log.marks().wrote());
     let start = watcher.sample();
     watcher.dirty = vmstat::sample();
@@ -170,7 +178,9 @@ fn watch(setting: &Setting<'_>, load: &Load, log: &Log) -> Option<Window> {
             return None;
         }
         watcher.tick();
-        if log.marks().wrote().since(wrote) >= setting.max_bytes {
+        let enough = log.marks().wrote().since(wrote) >= setting.soft_bytes
+            && recorder.flushes_since(start.from) >= 2;
+        if enough || written() >= setting.hard_bytes {
             ended_by = EndedBy::Bytes;
             break;
         }
@@ -276,8 +286,8 @@ impl Evidence {
         let flushes = self.flushes_within();
         for (records, event) in &flushes {
             flush.saturating_record(event.ended.since(event.started).get());
-            record_size(&mut per_flush, *records);
-            record_size(&mut flush_bytes, event.upto.since(event.from));
+            record_size(&mut per_flush, *records, 1);
+            record_size(&mut flush_bytes, event.upto.since(event.from), 1);
         }
         let acked_per_s = float(window.acked) / seconds;
         let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
@@ -285,7 +295,7 @@ impl Evidence {
         let mut cell = Cell {
             schema: CELL_SCHEMA.to_owned(),
             run: setting.run.to_owned(),
-            cell: format!("{}/{}", strategy.name, place.producers),
+            cell: format!("{}/{}/{}", strategy.name, workload.name, place.producers),
             block: place.block,
             position: place.position,
             started_at_ms,
@@ -326,7 +336,11 @@ impl Evidence {
             status: Status::Valid,
         };
         let saturated = [&append_to_ack, &flush].into_iter().any(crate::distribution::is_saturated);
-        let seen = validity::Seen { saturated, acked_early: self.acked_early() };
+        let seen = validity::Seen {
+            saturated,
+            acked_early: self.acked_early(),
+            volatile_cache: setting.volatile_cache,
+        };
         validity::judge(&mut cell, setting.environment_checks, &seen);
         let histograms = vec![("append_to_ack", append_to_ack), ("flush", flush)];
         Measured { cell, histograms }
@@ -354,18 +368,23 @@ impl Evidence {
 
     fn exposure(&self, settings: &Settings) -> ExposureByModel {
         let Window { start, end, samples, .. } = &self.window;
-        let between = match strategy::promise(settings) {
-            AckPromise::Flushed => Between::Step,
-            AckPromise::Committed | AckPromise::Wrote => Between::Line,
+        // Where an acknowledgement waits for the mark in question, it comes after the step.
+        let promise = strategy::promise(settings);
+        let [for_power, for_process] = [AckPromise::Flushed, AckPromise::Committed].map(|mark| {
+            let waits = promise == AckPromise::Flushed || promise == mark;
+            if waits { Between::Step } else { Between::Line }
+        });
+        let dated = |between| -> Vec<AckSample> {
+            samples.iter().map(|sample| sample.dated(between)).collect()
         };
-        let samples: Vec<_> = samples.iter().map(|sample| sample.dated(between)).collect();
         let flushed: Vec<_> = self
             .events
             .flushes
             .iter()
             .map(|event| DurableStep { at: event.ended, durable: event.records })
             .collect();
-        let power = exposure(between, &samples, &flushed, *start, *end, self.record_bytes);
+        let power =
+            exposure(for_power, &dated(for_power), &flushed, *start, *end, self.record_bytes);
         // Mapped bytes are in the page cache before the append returns.
         let process = if strategy::is_staged(settings) {
             let committed: Vec<_> = self
@@ -374,7 +393,7 @@ impl Evidence {
                 .iter()
                 .map(|event| DurableStep { at: event.ended, durable: event.records })
                 .collect();
-            exposure(between, &samples, &committed, *start, *end, self.record_bytes)
+            exposure(for_process, &dated(for_process), &committed, *start, *end, self.record_bytes)
         } else {
             crate::results::Exposure::default()
         };
@@ -398,13 +417,17 @@ impl Evidence {
     }
 
     fn ack_to_durable(&self) -> crate::results::Quantiles {
-        let waits =
+        let mut waits = sizes();
+        let known =
             self.produced.iter().flat_map(|produced| &produced.sampled).filter_map(|sampled| {
                 let durable = self.durable_at(sampled)?;
                 let counts = self.window.start <= sampled.acked && durable <= self.window.end;
-                counts.then(|| durable.since(sampled.acked).get())
+                counts.then(|| (durable.since(sampled.acked).get(), sampled.stands_for))
             });
-        quantiles_of(waits)
+        for (wait, count) in known {
+            record_size(&mut waits, wait, count);
+        }
+        quantiles(&waits)
     }
 
     fn interval(&self, settings: &Settings) -> Interval {
@@ -439,19 +462,16 @@ impl Evidence {
         exposure: &ExposureByModel,
     ) -> Little {
         let length = float(self.window.end.since(self.window.start).get());
-        // Closed loop: every producer is always either waiting or between two messages, save before
-        // its first counted message; the last one may reach beyond the end.
+        // Closed loop: each message takes its latency and the time until the next one, as producers
+        // timed it; the rate is that of the watcher's counts.
         let waiting = append_to_ack.mean() * float(append_to_ack.len());
         let apart: f64 = self
             .produced
             .iter()
-            .map(|produced| {
-                let begun = produced.first_begun.unwrap_or(self.window.end);
-                let before = float(begun.since(self.window.start).get());
-                before + float(produced.between_ns) - float(produced.beyond_ns)
-            })
+            .map(|produced| float(produced.between_ns) - float(produced.beyond_ns))
             .sum();
-        let busy = (waiting + apart) / length;
+        let per_message = (waiting + apart) / float(append_to_ack.len().max(1));
+        let busy = float(self.window.acked) / length * per_message;
         let closed = 100.0 * (busy - f64::from(producers)) / f64::from(producers);
         // Exposure: the mean number at risk is the sum, over messages, of the time each was.
         let at_risk: f64 = self

@@ -15,7 +15,7 @@ use self::pen::Pen;
 use self::plot::Plot;
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Manifest};
-use crate::summary::{self, Figures, Loss, Row, Stat};
+use crate::summary::{self, Extent, Figures, Loss, Row, Stat};
 
 /// Which crash a chart is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -103,7 +103,7 @@ pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
     };
     let mut candidates: Vec<(&Row, f64, f64)> = rows
         .iter()
-        .filter(|row| is_strategy(row.kind))
+        .filter(|row| is_strategy(row.kind) && is_measured(row, model))
         .filter_map(|row| place(row).map(|(age_ns, rate)| (row, age_ns, rate)))
         .filter(|(_, _, rate)| drawable(*rate))
         .collect();
@@ -119,12 +119,19 @@ pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
     candidates.into_iter().map(|(row, _, _)| row).collect()
 }
 
+/// Whether the row's exposure was seen whole: a lower bound could stand anywhere further right.
+fn is_measured(row: &Row, model: LossModel) -> bool {
+    row.figures.is_some_and(|figures| model.loss(&figures).extent == Extent::Measured)
+}
+
 /// A mark of the chart.
 struct Point<'a> {
     row: &'a Row,
     age_ns: Stat,
     rate: Stat,
     hollow: bool,
+    /// Its exposure is a lower bound.
+    at_least: bool,
     on_frontier: bool,
 }
 
@@ -144,7 +151,7 @@ impl Point<'_> {
         if busiest && !other.is_empty() {
             format::clipped(&self.row.label(), 28)
         } else {
-            format!("×{}", self.row.producers)
+            format!("×{}{}", self.row.producers, if self.at_least { " ≥" } else { "" })
         }
     }
 }
@@ -164,6 +171,7 @@ fn points(rows: &[Row], model: LossModel) -> Vec<Point<'_>> {
                 age_ns: model.loss(&figures).age_ns,
                 rate: figures.acked_per_s,
                 hollow,
+                at_least: model.loss(&figures).extent == Extent::AtLeast,
                 on_frontier: !hollow && on_frontier(row),
             });
         }

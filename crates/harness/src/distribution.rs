@@ -14,10 +14,10 @@ pub fn sizes() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are in range")
 }
 
-/// Records a count or size; the histogram grows to hold it.
-pub fn record_size(histogram: &mut Histogram<u64>, value: u64) {
+/// Records a count or size that occurred `count` times; the histogram grows to hold it.
+pub fn record_size(histogram: &mut Histogram<u64>, value: u64, count: u64) {
     // `saturating_record` would clip at the present bounds instead of moving them.
-    histogram.record(value).expect("a histogram that resizes itself holds any u64");
+    histogram.record_n(value, count).expect("a histogram that resizes itself holds any u64");
 }
 
 /// Whether a value lay at or above what the histogram can tell apart.
@@ -47,7 +47,7 @@ pub fn quantiles(histogram: &Histogram<u64>) -> Quantiles {
 pub fn quantiles_of(values: impl IntoIterator<Item = u64>) -> Quantiles {
     let mut histogram = sizes();
     for value in values {
-        record_size(&mut histogram, value);
+        record_size(&mut histogram, value, 1);
     }
     quantiles(&histogram)
 }

@@ -35,8 +35,7 @@ pub struct Produced {
     pub between_ns: u64,
     /// Nanoseconds that the last message took beyond the measured time, which counted it.
     pub beyond_ns: u64,
-    /// When the first counted message began.
-    pub first_begun: Option<Nanos>,
+
     /// Some of the acknowledged records: where each ends and when it was acknowledged.
     pub sampled: Vec<Sampled>,
     /// Appends whose acknowledgement passed its deadline.
@@ -135,13 +134,13 @@ impl Load {
             let message = Message { born_timestamp, body, ..Message::default() };
             let begun = now();
             if phase == MEASURE {
-                let first = *produced.first_begun.get_or_insert(begun);
-                produced.between_ns += ended.map_or(0, |ended| begun.since(ended.max(first)).get());
+                produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
             }
             let acked = match log.append_and_wait(&queue, &message, Wait::Yes) {
                 Ok(Ok(appended)) => appended,
                 Ok(Err(AckError::FlushTimedOut)) => {
                     produced.timeouts += 1;
+                    ended = None;
                     continue;
                 }
                 Ok(Err(error)) => return produced.stopped_by(&error),
@@ -165,7 +164,7 @@ impl Produced {
             append_to_ack: times(),
             between_ns: 0,
             beyond_ns: 0,
-            first_begun: None,
+
             sampled: Vec::with_capacity(MAX_SAMPLES),
             timeouts: 0,
             failed: None,

@@ -28,11 +28,26 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If it exists or cannot be written.
+    /// If it cannot be written.
     pub fn create(results: &Path, run: &str) -> Result<Self> {
-        let path = results.join(run);
-        fs::create_dir_all(results).with_context(|| format!("create {}", results.display()))?;
-        fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        let advice = || {
+            let place = results.display();
+            format!("cannot write results in {place}; choose another directory with --results")
+        };
+        fs::create_dir_all(results).with_context(advice)?;
+        // Another run may have begun in the same second.
+        let names = (1..).map(|nth| if nth == 1 { run.to_owned() } else { format!("{run}-{nth}") });
+        let mut path = results.join(run);
+        for name in names {
+            path = results.join(name);
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => {
+                    made.with_context(advice)?;
+                    break;
+                }
+            }
+        }
         fs::create_dir(path.join("hist"))?;
         fs::create_dir(path.join("plots"))?;
         let cells =
@@ -43,6 +58,11 @@ impl Output {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The directory's name, by which the run is known.
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// Replaces a JSON file of the run.
@@ -107,7 +127,7 @@ impl Output {
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     }
 
-    /// Draws the charts and the report from what was recorded, and points `latest` here.
+    /// Draws the charts and the report from what was recorded, and points `latest` here if it can.
     ///
     /// # Errors
     ///
@@ -119,12 +139,24 @@ impl Output {
             self.write_text(&name, &chart::pareto(manifest, env, cells, model)?)?;
         }
         self.write_text("report.html", &report::html(manifest, env, cells)?)?;
-        let Some(results) = self.path.parent() else { return Ok(()) };
-        let (latest, beside) = (results.join("latest"), results.join("latest.new"));
+        if !cells.is_empty() {
+            self.point_latest_here();
+        }
+        Ok(())
+    }
+
+    /// Makes `latest` point here. A convenience: if something else stands there, it stays.
+    fn point_latest_here(&self) {
+        let (Some(results), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return;
+        };
+        let beside = results.join("latest.new");
         let _ = fs::remove_file(&beside);
-        std::os::unix::fs::symlink(self.path.file_name().unwrap_or_default(), &beside)
-            .and_then(|()| fs::rename(&beside, &latest))
-            .with_context(|| format!("link {}", latest.display()))
+        let linked = std::os::unix::fs::symlink(name, &beside)
+            .and_then(|()| fs::rename(&beside, results.join("latest")));
+        if linked.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
     }
 }
 

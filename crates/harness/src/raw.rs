@@ -110,7 +110,7 @@ impl Raw {
         let mut cell = Cell {
             schema: CELL_SCHEMA.to_owned(),
             run: setting.run.to_owned(),
-            cell: "raw/1".to_owned(),
+            cell: format!("raw/{}/1", workload.name),
             block: place.block,
             position: place.position,
             started_at_ms,
@@ -149,7 +149,11 @@ impl Raw {
             validity: Vec::new(),
             status: Status::Valid,
         };
-        let seen = validity::Seen { saturated: is_saturated(&self.operations), acked_early: 0 };
+        let seen = validity::Seen {
+            saturated: is_saturated(&self.operations),
+            acked_early: 0,
+            volatile_cache: setting.volatile_cache,
+        };
         validity::judge(&mut cell, setting.environment_checks, &seen);
         let histograms =
             vec![("append_to_ack", self.operations.clone()), ("flush", self.syncs.clone())];
@@ -158,4 +162,4 @@ impl Raw {
 }
 
 /// Large enough that the loop does not rewrite what a device still holds in a small cache.
-const FILE_BYTES: u64 = 64 << 20;
+pub(crate) const FILE_BYTES: u64 = 64 << 20;

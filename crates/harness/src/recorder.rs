@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use store_core::Nanos;
 use store_os::{CommitEvent, FlushEvent, Observer};
 
 /// Every commit and flush of one cell.
@@ -24,6 +25,11 @@ impl Recorder {
     /// The commits so far, in order.
     pub fn commits(&self) -> Vec<CommitEvent> {
         lock(&self.commits).clone()
+    }
+
+    /// How many flushes ended after `time`.
+    pub fn flushes_since(&self, time: Nanos) -> usize {
+        lock(&self.flushes).iter().rev().take_while(|event| event.ended > time).count()
     }
 
     /// The flushes so far, in order.

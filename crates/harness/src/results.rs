@@ -19,7 +19,7 @@ pub struct Cell {
     pub schema: String,
     /// The run's directory name.
     pub run: String,
-    /// `strategy/producers`, the same in every block.
+    /// `strategy/workload/producers`, the same in every block.
     pub cell: String,
     /// The block (repetition) it belongs to, from 0.
     pub block: u32,
@@ -236,7 +236,8 @@ pub struct Dirty {
 /// Two identities that hold if counting and timing agree.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Little {
-    /// producers against rate × mean latency (time in the loop included), in percent.
+    /// producers against rate × mean time per message (latency and the time until the next), in
+    /// percent.
     pub closed_error_pct: Option<f64>,
     /// mean messages at risk against rate × mean time from ack to durable, in percent.
     pub exposure_error_pct: Option<f64>,

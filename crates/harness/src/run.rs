@@ -105,18 +105,25 @@ pub fn run_any_build(
     watch: &mut dyn Watch,
 ) -> Result<Finished> {
     workdir::sweep_stale(&order.directory);
+    let directory = order.directory.canonicalize().unwrap_or_else(|_| order.directory.clone());
     let workdir = Workdir::create(&order.directory)?;
     let probe = disk::probe(workdir.path())?;
     let mut environment = environment::capture(&order.directory)?;
-    environment.disk.path = order.directory.display().to_string();
+    environment.disk.path = directory.display().to_string();
     let checks = environment::checks(&environment, &probe, order.allow_in_memory);
     if let Some(failed) = checks.iter().find(|check| refuses(check, order.allow_in_memory)) {
-        anyhow::bail!("{}: {} ({})", order.directory.display(), failed.value, failed.rule);
+        anyhow::bail!(
+            "{}: {}, and nothing there is durable: choose another with --dir, or give \
+             --allow-memory",
+            directory.display(),
+            failed.value
+        );
     }
     let limits = Limits::new(&order.sweep, &environment, &probe)?;
     let started_at_ms = wall_ms();
     let name = run_name(started_at_ms, &order.sweep.name, &environment.host_hash);
     let output = Output::create(&order.results, &name)?;
+    let name = output.name();
     let plan = plan(order, &output, &limits, environment, probe);
     watch.planned(&plan);
     let mut sweep = Running {
@@ -145,8 +152,10 @@ fn refuses(check: &Check, allow_in_memory: bool) -> bool {
 /// How much a cell may write.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Log bytes of one cell while it is measured.
-    cell: u64,
+    /// Log bytes of one cell after which it ends early if it has seen enough.
+    soft: u64,
+    /// Log bytes of one cell after which it ends in any case.
+    hard: u64,
     /// Over the whole run.
     total: u64,
     /// At one time.
@@ -156,37 +165,28 @@ struct Limits {
 impl Limits {
     fn new(sweep: &Sweep, environment: &Environment, probe: &Probe) -> Result<Self> {
         let seconds = sweep.measure.as_secs_f64();
-        // What is unsynced when a cell ends is written out then; a slow disk must not take longer
-        // for that than for the cell.
+        // What is unsynced when a cell ends may have to be written out then; on a slow disk that
+        // must not take much longer than the cell.
         let by_disk = round(float(probe.write_bytes_per_s) * seconds * 1.5);
         let by_memory = environment.memory_bytes.unwrap_or(u64::MAX) / 4;
-        let overhead = 3 * sweep.segment_bytes;
+        // Segments made ahead, the one at the end, and the file of the raw loop.
+        let beside = 3 * sweep.segment_bytes + raw::FILE_BYTES;
         let free = environment.disk.free_bytes;
-        let by_space = (free / 2).saturating_sub(overhead);
-        let cell = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
-        let needed = overhead + (64 << 20);
+        let by_space = (free / 2).saturating_sub(beside);
         ensure!(
-            by_space >= 32 << 20,
+            by_space >= LEAST_CELL_BYTES,
             "{}: {} MiB are free, the run needs {} MiB: free some space, choose another disk with \
              --dir, or a smaller log.segment_bytes",
             environment.disk.path,
             free >> 20,
-            needed >> 19
+            (2 * (beside + LEAST_CELL_BYTES)).div_ceil(1 << 20)
         );
-        // Warming up writes as well, and segments are zeroed ahead.
-        let share = 1.0 + sweep.warmup.as_secs_f64() / seconds.max(1e-3);
-        let most = round(float(cell) * share) + overhead;
-        let mut per_block: u64 = 0;
-        for (strategy, _, _) in cells(sweep) {
-            // Group commit is bound by syncs, not by bandwidth; an estimate from the probe.
-            let bound = match crate::strategy::promise(&strategy.settings) {
-                crate::results::AckPromise::Flushed => most.min(overhead + (512 << 20)),
-                _ => most,
-            };
-            per_block = per_block.saturating_add(bound);
-        }
-        let total = per_block.saturating_mul(u64::from(sweep.blocks));
-        Ok(Self { cell, total, most })
+        let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
+        let hard = (2 * soft).min(by_memory).min(by_space);
+        let most = hard + beside;
+        let cells = store_core::length_u64(block(sweep, 0).len());
+        let total = most.saturating_mul(cells).saturating_mul(u64::from(sweep.blocks));
+        Ok(Self { soft, hard, total, most })
     }
 }
 
@@ -280,9 +280,11 @@ impl Running<'_> {
             directory,
             device: device.as_deref(),
             emulated: self.environment.disk.emulated,
+            volatile_cache: self.environment.disk.write_cache.as_deref() != Some("write through"),
             warmup: sweep.warmup,
             measure: sweep.measure,
-            max_bytes: limits.cell,
+            soft_bytes: limits.soft,
+            hard_bytes: limits.hard,
             segment_bytes: sweep.segment_bytes,
             seed: sweep.seed,
             environment_checks: checks,
@@ -320,12 +322,13 @@ impl Running<'_> {
         let place = |producers| Place { block, position, producers };
         let measured: Option<Measured> = match item {
             Item::Raw(workload) => {
-                self.watch.started(block, "raw/1");
+                self.watch.started(block, &format!("raw/{}/1", workload.name));
                 let bytes = cell::record_bytes(usize::try_from(workload.message_bytes)?)?;
                 raw::measure(setting, &place(1), workload, bytes)?
             }
             Item::Strategy(strategy, workload, producers) => {
-                self.watch.started(block, &format!("{}/{producers}", strategy.name));
+                self.watch
+                    .started(block, &format!("{}/{}/{producers}", strategy.name, workload.name));
                 cell::measure(setting, &place(producers), strategy, workload)?
             }
         };
@@ -334,7 +337,8 @@ impl Running<'_> {
         self.manifest.cells_done += 1;
         self.watch.finished(&measured.cell, self.manifest.cells_done, self.manifest.cells_planned);
         self.cells.push(measured.cell);
-        if self.interrupted.load(Ordering::Relaxed) {
+        let is_last = self.manifest.cells_done == self.manifest.cells_planned;
+        if self.interrupted.load(Ordering::Relaxed) && !is_last {
             return Ok(Some(Outcome::Interrupted));
         }
         Ok(None)
@@ -370,6 +374,9 @@ impl Running<'_> {
 fn run_name(at_ms: u64, sweep: &str, host_hash: &str) -> String {
     format!("{}-{sweep}-{host_hash}", format::utc_compact(at_ms))
 }
+
+/// The least that a cell must be able to write.
+const LEAST_CELL_BYTES: u64 = 64 << 20;
 
 /// Opening, the first segments, and removing the log again.
 const AROUND_A_CELL: Duration = Duration::from_millis(400);

@@ -75,6 +75,19 @@ pub struct Loss {
     pub messages: Stat,
     /// Whether anything was at risk at any moment, the last of the 100 included.
     pub ever: bool,
+    /// How far the figures can be relied on.
+    pub extent: Extent,
+}
+
+/// What a loss figure is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent {
+    /// A lower bound: what is at risk still grew when the measured time was over.
+    AtLeast,
+    /// Everything is lost, whatever was measured: the file system lives in memory.
+    Everything,
+    /// What was measured.
+    Measured,
 }
 
 impl Loss {
@@ -83,17 +96,28 @@ impl Loss {
         self.age_ns.max <= 0.0 && self.bytes.max <= 0.0 && self.messages.max <= 0.0
     }
 
-    /// `540 ms / 162 MiB`, `0`, or `0 (p99)` if something was at risk at rarer moments.
+    /// `540 ms / 162 MiB`, `0`, or `0 (p99)` if something was at risk at rarer moments; `≥` before
+    /// a lower bound, and `all` where everything is lost.
     pub fn shown(&self) -> String {
-        match (self.is_zero(), self.ever) {
-            (true, false) => "0".to_owned(),
-            (true, true) => "0 (p99)".to_owned(),
-            (false, _) => format!(
-                "{} / {}",
-                format::duration(self.age_ns.median),
-                format::bytes(self.bytes.median)
-            ),
+        self.shown_in_parts("0").join(" / ")
+    }
+
+    /// The parts of [`shown`](Self::shown), with `nothing` for a loss that never was.
+    pub fn shown_in_parts(&self, nothing: &str) -> Vec<String> {
+        match (self.extent, self.is_zero(), self.ever) {
+            (Extent::Everything, _, _) => vec!["all".to_owned()],
+            (_, true, false) => vec![nothing.to_owned()],
+            (_, true, true) => vec!["0 (p99)".to_owned()],
+            (_, false, _) => vec![
+                format!("{}{}", self.bound(), format::duration(self.age_ns.median)),
+                format::bytes(self.bytes.median),
+            ],
         }
+    }
+
+    /// `≥` before a lower bound, else nothing.
+    pub fn bound(&self) -> &'static str {
+        if self.extent == Extent::AtLeast { "≥" } else { "" }
     }
 }
 
@@ -309,8 +333,8 @@ fn figures(cells: &[&Cell], all: &[Cell]) -> Option<Figures> {
         ack_max: percentile(cells, ack, |q| q.max, 1),
         flush_p50: percentile(cells, flush, |q| q.p50, 200),
         messages_per_flush: mean(&per_flush),
-        process: loss(cells, |cell| &cell.exposure.process)?,
-        power: loss(cells, |cell| &cell.exposure.power)?,
+        process: loss(cells, |cell| &cell.exposure.process, extent(cells, "commits_seen"))?,
+        power: loss(cells, |cell| &cell.exposure.power, power_extent(cells))?,
         write_amplification: Stat::of(cells.iter().filter_map(|c| c.io.write_amplification)),
         ratio_to_raw: Stat::of(cells.iter().filter_map(|cell| ratio_to_raw(cell, all))),
     })
@@ -331,7 +355,31 @@ fn percentile(
     })
 }
 
-fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure) -> Option<Loss> {
+/// A lower bound if the check that says so did not pass in some cell.
+fn extent(cells: &[&Cell], check: &str) -> Extent {
+    if cells.iter().any(|cell| did_not_pass(cell, check)) {
+        Extent::AtLeast
+    } else {
+        Extent::Measured
+    }
+}
+
+/// What is never flushed grows for ever; what lies in memory is lost whole.
+fn power_extent(cells: &[&Cell]) -> Extent {
+    if cells.iter().any(|cell| did_not_pass(cell, "in_memory")) {
+        Extent::Everything
+    } else if cells.iter().any(|cell| cell.kind == Kind::None) {
+        Extent::AtLeast
+    } else {
+        extent(cells, "syncs_seen")
+    }
+}
+
+fn did_not_pass(cell: &Cell, code: &str) -> bool {
+    cell.validity.iter().any(|check| check.code == code && check.level > Level::Pass)
+}
+
+fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure, extent: Extent) -> Option<Loss> {
     let stat = |of: fn(&Exposure) -> &Spread| {
         Stat::of(cells.iter().map(|cell| float(of(under(cell)).p99)))
     };
@@ -343,6 +391,7 @@ fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure) -> Option<Loss> {
         bytes: stat(|exposure| &exposure.bytes)?,
         messages: stat(|exposure| &exposure.messages)?,
         ever,
+        extent,
     })
 }
 

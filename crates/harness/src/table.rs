@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Level, Manifest, Status};
-use crate::summary::{self, Figures, Loss, Note, Percentile, Row};
+use crate::summary::{self, Figures, Note, Percentile, Row};
 use crate::verdict;
 
 /// The table of a run, whole or not, no line of it wider than `width` columns.
@@ -183,8 +183,8 @@ impl Texts {
         if let Some(messages) = figures.messages_per_flush {
             self.per_flush = format::count(messages);
         }
-        self.process = lost(&figures.process, "0");
-        self.power = lost(&figures.power, "0 *");
+        self.process = figures.process.shown_in_parts("0");
+        self.power = figures.power.shown_in_parts("0 *");
     }
 
     fn on_one_line(self) -> [String; 10] {
@@ -221,15 +221,6 @@ fn named(row: &Row) -> String {
         row.strategy.clone()
     } else {
         format!("{} ({})", row.strategy, row.setting)
-    }
-}
-
-/// Age and bytes, or `nothing` for a loss that never was.
-fn lost(loss: &Loss, nothing: &str) -> Vec<String> {
-    match (loss.is_zero(), loss.ever) {
-        (true, false) => vec![nothing.to_owned()],
-        (true, true) => vec![loss.shown()],
-        (false, _) => vec![format::duration(loss.age_ns.median), format::bytes(loss.bytes.median)],
     }
 }
 

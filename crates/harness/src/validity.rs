@@ -1,7 +1,7 @@
 //! Whether a cell's figures may be used, and what must be said beside them.
 
 use crate::clock::float;
-use crate::results::{AckPromise, Cell, Check, EndedBy, Kind, Level, Status};
+use crate::results::{AckPromise, Cell, Check, Counts, EndedBy, Kind, Level, Status};
 
 /// What the checks need beside the record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,6 +10,8 @@ pub struct Seen {
     pub saturated: bool,
     /// Sampled records that were acknowledged before a sync that covers them had returned.
     pub acked_early: u64,
+    /// Whether the device may have a volatile write cache; it has none if it reports write through.
+    pub volatile_cache: bool,
 }
 
 /// Fills in the cell's checks, those of the environment included, and its status.
@@ -19,11 +21,13 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.extend(promise_kept(cell, seen.acked_early));
     checks.push(timeouts(cell));
     checks.push(acknowledgements(cell));
+    checks.push(counts_agree(cell));
     checks.extend(little_closed(cell));
     checks.extend(little_exposure(cell));
     checks.extend(page_cache(cell));
-    checks.extend(flushes_reach_device(cell));
-    checks.extend(exposure_bounded(cell));
+    checks.extend(flushes_reach_device(cell, seen.volatile_cache));
+    checks.extend(syncs_seen(cell));
+    checks.extend(commits_seen(cell));
     checks.push(ended(cell));
     let worst = checks.iter().map(|check| check.level).max().unwrap_or(Level::Pass);
     cell.status = match worst {
@@ -69,6 +73,15 @@ fn acknowledgements(cell: &Cell) -> Check {
     check("acknowledged", level, acked.to_string(), "at least one message was acknowledged")
 }
 
+/// Acknowledgements are counted by producers, appends by the log.
+fn counts_agree(cell: &Cell) -> Check {
+    let Counts { acked, appended, .. } = cell.counts;
+    let level = worse_if(acked > appended + u64::from(cell.producers), Level::Invalid);
+    let value = format!("{acked} of {appended}");
+    let rule = "not more acknowledged than appended, save one in flight per producer";
+    check("counts_agree", level, value, rule)
+}
+
 /// Producers are always waiting or between two messages; else something was not counted.
 ///
 /// One message per producer lies across either end of the window, so few messages allow more.
@@ -78,7 +91,12 @@ fn little_closed(cell: &Cell) -> Option<Check> {
     let allowed = 5.0 + 200.0 / per_producer.max(1.0);
     let level = worse_if(error.abs() > allowed, Level::Warn);
     let value = format!("{error:+.1} %");
-    Some(check("little_closed", level, value, "rate × mean latency = producers, within 5 %"))
+    Some(check(
+        "little_closed",
+        level,
+        value,
+        "rate × mean time per message = producers, within 5 %",
+    ))
 }
 
 fn little_exposure(cell: &Cell) -> Option<Check> {
@@ -100,7 +118,10 @@ fn page_cache(cell: &Cell) -> Option<Check> {
 }
 
 /// With a volatile write cache each sync must make the device flush it.
-fn flushes_reach_device(cell: &Cell) -> Option<Check> {
+fn flushes_reach_device(cell: &Cell, volatile_cache: bool) -> Option<Check> {
+    if !volatile_cache {
+        return None;
+    }
     let requests = cell.io.flush_requests?;
     if cell.counts.flushes < 20 {
         return None;
@@ -114,14 +135,25 @@ fn flushes_reach_device(cell: &Cell) -> Option<Check> {
 
 /// Between two syncs exposure grows to its peak; a window without a whole such time has not seen
 /// it.
-fn exposure_bounded(cell: &Cell) -> Option<Check> {
+fn syncs_seen(cell: &Cell) -> Option<Check> {
     if !matches!(cell.kind, Kind::CommitRealtime | Kind::FlushRealtime) {
         return None;
     }
     let syncs = cell.messages_per_flush.count;
     let level = worse_if(syncs < 2, Level::Warn);
     let rule = "two syncs ended in the measured time; else what a power cut takes is a lower bound";
-    Some(check("exposure_bounded", level, format!("{syncs} syncs"), rule))
+    Some(check("syncs_seen", level, syncs.to_string(), rule))
+}
+
+/// The same for commits and what `kill -9` takes.
+fn commits_seen(cell: &Cell) -> Option<Check> {
+    if cell.kind != Kind::CommitRealtime {
+        return None;
+    }
+    let commits = cell.counts.commits;
+    let level = worse_if(commits < 2, Level::Warn);
+    let rule = "two commits ended in the measured time; else what kill -9 takes is a lower bound";
+    Some(check("commits_seen", level, commits.to_string(), rule))
 }
 
 fn ended(cell: &Cell) -> Check {
@@ -170,8 +202,13 @@ mod tests {
         check_level("flush_timeouts", Level::Warn, seen, |cell| cell.counts.timeouts = 1);
         let saturated = Seen { saturated: true, ..seen };
         check_level("histogram_saturated", invalid, saturated, |_| {});
-        check_level("exposure_bounded", Level::Warn, seen, |cell| {
-            cell.messages_per_flush.count = 1;
+        check_level("syncs_seen", Level::Warn, seen, |cell| cell.messages_per_flush.count = 1);
+        check_level("commits_seen", Level::Warn, seen, |cell| {
+            cell.kind = Kind::CommitRealtime;
+            cell.counts.commits = 1;
+        });
+        check_level("counts_agree", invalid, seen, |cell| {
+            cell.counts.appended = cell.counts.acked - u64::from(cell.producers) - 1;
         });
         check_level("page_cache_absorbed", Level::Label, seen, |cell| {
             cell.dirty.reached_background = Some(false);
@@ -181,14 +218,15 @@ mod tests {
             cell.little.exposure_error_pct = Some(-12.0);
         });
         check_level("little_closed", Level::Warn, seen, |cell| {
-            cell.counts.acked = 1_000_000;
+            (cell.counts.acked, cell.counts.appended) = (1_000_000, 1_000_000);
             cell.little.closed_error_pct = Some(6.0);
         });
         check_level("little_closed", Level::Pass, seen, |cell| {
-            cell.counts.acked = 80;
+            (cell.counts.acked, cell.counts.appended) = (80, 80);
             cell.little.closed_error_pct = Some(6.0);
         });
-        check_level("flush_requests", Level::Warn, seen, |cell| {
+        let volatile = Seen { volatile_cache: true, ..seen };
+        check_level("flush_requests", Level::Warn, volatile, |cell| {
             cell.counts.flushes = 100;
             cell.io.flush_requests = Some(49);
         });

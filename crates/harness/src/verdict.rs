@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Level, Manifest, Outcome, Status};
-use crate::summary::{Figures, Loss, Row};
+use crate::summary::{Extent, Figures, Loss, Row};
 
 /// Three to five sentences: one for each kind of strategy, one on validity, one on conditions.
 pub fn sentences(
@@ -50,6 +50,7 @@ pub fn conditions(env: &Environment, rows: &[Row]) -> Vec<String> {
         Some(false) => {}
         None => clauses.push("a virtual machine or not: unknown".to_owned()),
     }
+    clauses.extend(noise(rows));
     let absorbed = absorbed(rows);
     if !absorbed.is_empty() {
         clauses.push(format!(
@@ -59,6 +60,20 @@ pub fn conditions(env: &Environment, rows: &[Row]) -> Vec<String> {
     }
     clauses
 }
+
+/// The raw loop does the same work in every block: by how much it varies tells how noisy the machine
+/// was while everything else was measured.
+fn noise(rows: &[Row]) -> Option<String> {
+    let raw = rows.iter().find(|row| row.kind == Kind::Raw)?;
+    let rate = raw.figures?.acked_per_s;
+    let varied = 100.0 * (rate.max - rate.min) / rate.median;
+    (varied > NOISY_PCT).then(|| {
+        format!("noisy: the raw loop varied by {varied:.0} % between blocks, and so may the rest")
+    })
+}
+
+/// More than this between repetitions of one loop, and differences between rows may be chance.
+const NOISY_PCT: f64 = 15.0;
 
 /// How the run ended if it is not whole: `interrupted after 5 of 39 cells`.
 pub fn outcome(manifest: &Manifest) -> Option<String> {
@@ -154,7 +169,7 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
         sentence += &beside_raw(&figures, &of_kind);
     }
     let mut power = taken(&figures.power);
-    if figures.power.is_zero() {
+    if figures.power.is_zero() && figures.power.extent != Extent::Everything {
         power += ", if the device honours flush";
     }
     Some(format!(
@@ -189,6 +204,9 @@ fn spread(figures: &Figures) -> String {
 }
 
 fn taken(loss: &Loss) -> String {
+    if loss.extent == Extent::Everything {
+        return "everything".to_owned();
+    }
     match (loss.is_zero(), loss.ever) {
         (true, false) => return "nothing acknowledged".to_owned(),
         (true, true) => return "nothing at 99 of 100 moments, something at others".to_owned(),
@@ -199,8 +217,12 @@ fn taken(loss: &Loss) -> String {
     } else {
         String::new()
     };
+    let bound = match loss.extent {
+        Extent::AtLeast => "at least ",
+        Extent::Everything | Extent::Measured => "",
+    };
     format!(
-        "the last {} or {} (p99 of time{range})",
+        "{bound}the last {} or {} (p99 of time{range})",
         format::duration(loss.age_ns.median),
         format::bytes(loss.bytes.median)
     )

@@ -352,7 +352,7 @@ impl<'a> Waiting<'a> {
     fn new(shared: &'a Shared, tail: &Tail) -> Self {
         shared.blocked.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let deadline = monotonic().after(shared.options.append_timeout());
+        let deadline = monotonic().after(shared.options.append_limit());
         Self { blocked: &shared.blocked, deadline, attempts: tail.attempts }
     }
 }

@@ -106,7 +106,7 @@ impl LogOptions {
     }
 
     /// `append_timeout` for arithmetic with the monotonic clock.
-    pub(crate) fn append_timeout(&self) -> Nanos {
+    pub(crate) fn append_limit(&self) -> Nanos {
         Nanos::new(u64::try_from(self.append_timeout.as_nanos()).unwrap_or(u64::MAX))
     }
 }

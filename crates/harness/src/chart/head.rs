@@ -6,7 +6,7 @@ use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
 use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
-use crate::summary::{Row, kind_name};
+use crate::summary::{Extent, Row, kind_name};
 use crate::verdict;
 
 /// Title, subtitle and legend; answers where the plot can begin.
@@ -23,7 +23,7 @@ pub(super) fn draw_head(
     pen.text(&format::clipped(&machine, 135), (16, 47), Script::left(12, GREY))?;
     pen.text(&format::clipped(&run, 135), (16, 64), Script::left(12, GREY))?;
     let (mut x, mut y) = (26, 88);
-    for (sign, name) in legend(rows) {
+    for (sign, name) in legend(rows, model) {
         let wide = pen::text_width(&name, 12) + 52;
         if x + wide > RIGHT && x > 26 {
             (x, y) = (26, y + 19);
@@ -68,7 +68,7 @@ impl Sign {
 }
 
 /// One entry for each strategy, then what the other signs mean.
-fn legend(rows: &[Row]) -> Vec<(Sign, String)> {
+fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     let mut entries = Vec::new();
     let mut named: Vec<&str> = Vec::new();
     for row in rows {
@@ -91,13 +91,19 @@ fn legend(rows: &[Row]) -> Vec<(Sign, String)> {
     if rows.iter().any(|row| row.refused.is_some()) {
         entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
     }
-    entries.push((Sign::Bars, "min–max over blocks; ×N: producers".to_owned()));
+    let at_least = |row: &Row| {
+        row.figures.is_some_and(|figures| model.loss(&figures).extent == Extent::AtLeast)
+    };
+    let bound = if rows.iter().any(at_least) { "; ≥: at least, it still grew" } else { "" };
+    entries.push((Sign::Bars, format!("min–max over blocks; ×N: producers{bound}")));
     entries
 }
 
 /// The chart's question, with a warning before it where the disk is none.
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
-    if env.disk.emulated || rows.iter().any(|row| row.emulated) {
+    if env.disk.in_memory && model == LossModel::Power {
+        format!("IN MEMORY, a power cut takes all: {}", model.question())
+    } else if env.disk.emulated || rows.iter().any(|row| row.emulated) {
         format!("EMULATED DISK: {}", model.question())
     } else {
         model.question().to_owned()

@@ -51,6 +51,11 @@ impl Datum {
         })
     }
 
+    /// The same with a mark before it.
+    pub(super) fn preceded_by(self, mark: &str) -> Self {
+        Self { text: format!("{mark}{}", self.text), ..self }
+    }
+
     /// The same with a class for its looks.
     pub(super) fn class(self, class: &'static str) -> Self {
         Self { class, ..self }

@@ -5,7 +5,9 @@ use crate::chart::{self, LossModel};
 use crate::clock::float;
 use crate::format;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
-use crate::summary::{Figures, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name};
+use crate::summary::{
+    Extent, Figures, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
+};
 
 /// Every check that did not pass, with what was found and in how many cells.
 pub(super) fn not_passed(cells: &[Cell]) -> String {
@@ -325,8 +327,11 @@ fn percentile(percentile: Option<Percentile>) -> Datum {
 }
 
 fn loss(loss: &Loss) -> [Datum; 3] {
-    let at_risk = |stat: Stat, shown| {
-        if loss.is_zero() { Datum::shown("0", 0.0) } else { Datum::stat(Some(stat), shown) }
+    let at_risk = |stat: Stat, shown| match loss.extent {
+        Extent::Everything => Datum::shown("all", f64::INFINITY),
+        _ if loss.is_zero() => Datum::shown("0", 0.0),
+        Extent::AtLeast => Datum::stat(Some(stat), shown).preceded_by("≥ "),
+        Extent::Measured => Datum::stat(Some(stat), shown),
     };
     [
         at_risk(loss.age_ns, format::duration),
