@@ -90,7 +90,9 @@ pub fn measure(
     let recorder = Arc::new(Recorder::default());
     let observer = Arc::clone(&recorder);
     let started_at_ms = wall_ms();
-    let log = strategy::open(&root, &strategy.settings, setting.segment_bytes, observer)
+    let (settings, said) = strategy::usable(&strategy.settings, setting.directory)?;
+    let strategy = &Strategy { settings, ..strategy.clone() };
+    let log = strategy::open(&root, &settings, setting.segment_bytes, observer)
         .with_context(|| format!("strategy {}", strategy.name))?;
     let message_bytes = usize::try_from(workload.message_bytes)?;
     let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes));
@@ -113,7 +115,7 @@ pub fn measure(
     let Some(window) = window else { return Ok(None) };
     let record_bytes = record_bytes(message_bytes)?;
     let events = Events { commits: recorder.commits(), flushes: recorder.flushes() };
-    let evidence = Evidence { window, produced, events, record_bytes };
+    let evidence = Evidence { said, window, produced, events, record_bytes };
     let measured = evidence.cell(setting, place, strategy, workload, started_at_ms);
     Ok(Some(measured))
 }
@@ -164,12 +166,12 @@ fn watch(setting: &Setting<'_>, load: &Load, log: &Log, recorder: &Recorder) -> 
     while now() < warm && written() < setting.hard_bytes / 4 && !stop() {
         watcher.tick();
     }
-    load.measure();
     let counters = || setting.device.and_then(disk::counters);
     let device_before = counters();
     // In this order what was acknowledged can exceed what was appended only by what was in flight.
     let (appended, wrote) = (log.appended(), log.marks().wrote());
     let start = watcher.sample();
+    load.measure(start.from);
     watcher.dirty = vmstat::sample();
     let end = start.from.after(nanos(setting.measure));
     let mut ended_by = EndedBy::Time;
@@ -259,6 +261,8 @@ struct Events {
 
 /// Everything that a cell's figures are computed from.
 struct Evidence {
+    /// What is to be said of the settings.
+    said: Option<Check>,
     window: Window,
     produced: Vec<Produced>,
     events: Events,
@@ -276,18 +280,11 @@ impl Evidence {
     ) -> Measured {
         let window = &self.window;
         let seconds = float(window.end.since(window.start).get()) / 1e9;
-        let mut append_to_ack = times();
-        for produced in &self.produced {
-            append_to_ack.add(&produced.append_to_ack).expect("both have the same bounds");
-        }
-        let mut flush = times();
-        let mut per_flush = sizes();
-        let mut flush_bytes = sizes();
+        let append_to_ack = self.append_to_ack();
         let flushes = self.flushes_within();
-        for (records, event) in &flushes {
+        let mut flush = times();
+        for (_, event) in &flushes {
             flush.saturating_record(event.ended.since(event.started).get());
-            record_size(&mut per_flush, *records, 1);
-            record_size(&mut flush_bytes, event.upto.since(event.from), 1);
         }
         let acked_per_s = float(window.acked) / seconds;
         let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
@@ -323,8 +320,10 @@ impl Evidence {
             bytes_per_s: acked_per_s * float(workload.message_bytes),
             append_to_ack_ns: quantiles(&append_to_ack),
             flush_ns: quantiles(&flush),
-            messages_per_flush: quantiles(&per_flush),
-            bytes_per_flush: quantiles(&flush_bytes),
+            messages_per_flush: quantiles_of(flushes.iter().map(|(records, _)| *records)),
+            bytes_per_flush: quantiles_of(
+                flushes.iter().map(|(_, event)| event.upto.since(event.from)),
+            ),
             fsync_per_ack: if window.acked == 0 { 0.0 } else { float(syncs) / float(window.acked) },
             exposure,
             ack_to_durable_ns: self.ack_to_durable(),
@@ -341,9 +340,20 @@ impl Evidence {
             acked_early: self.acked_early(),
             volatile_cache: setting.volatile_cache,
         };
-        validity::judge(&mut cell, setting.environment_checks, &seen);
+        let checks: Vec<Check> =
+            setting.environment_checks.iter().chain(&self.said).cloned().collect();
+        validity::judge(&mut cell, &checks, &seen);
         let histograms = vec![("append_to_ack", append_to_ack), ("flush", flush)];
         Measured { cell, histograms }
+    }
+
+    /// The latencies of all producers.
+    fn append_to_ack(&self) -> Histogram<u64> {
+        let mut merged = times();
+        for produced in &self.produced {
+            merged.add(&produced.append_to_ack).expect("both have the same bounds");
+        }
+        merged
     }
 
     /// The syncs that ended within the window, each with the records it made durable.
@@ -468,7 +478,7 @@ impl Evidence {
         let apart: f64 = self
             .produced
             .iter()
-            .map(|produced| float(produced.between_ns) - float(produced.beyond_ns))
+            .map(|produced| float(produced.between_ns) - float(produced.outside_ns))
             .sum();
         let per_message = (waiting + apart) / float(append_to_ack.len().max(1));
         let busy = float(self.window.acked) / length * per_message;

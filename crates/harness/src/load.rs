@@ -15,7 +15,8 @@ use crate::random::Random;
 #[derive(Debug)]
 pub struct Load {
     phase: AtomicU32,
-    /// When the measured time ended, in nanoseconds; meaningful once `phase` says stop.
+    /// When the measured time began and ended, in nanoseconds; each is set before its phase.
+    starts_at: AtomicU64,
     ends_at: AtomicU64,
     progress: Vec<Padded>,
     bodies: Bodies,
@@ -33,8 +34,9 @@ pub struct Produced {
     pub append_to_ack: Histogram<u64>,
     /// Nanoseconds between an acknowledgement and the next append, in the measured phase.
     pub between_ns: u64,
-    /// Nanoseconds that the last message took beyond the measured time, which counted it.
-    pub beyond_ns: u64,
+    /// Nanoseconds that counted messages took outside the measured time: the first before it, the
+    /// last beyond it.
+    pub outside_ns: u64,
 
     /// Some of the acknowledged records: where each ends and when it was acknowledged.
     pub sampled: Vec<Sampled>,
@@ -81,13 +83,19 @@ impl Load {
     /// A load of `producers` threads.
     pub fn new(producers: u32, bodies: Bodies) -> Self {
         let progress = (0..producers).map(|_| Padded::default()).collect();
-        let (phase, ends_at) = (AtomicU32::new(WARM_UP), AtomicU64::new(0));
-        Self { phase, ends_at, progress, bodies }
+        Self {
+            phase: AtomicU32::new(WARM_UP),
+            starts_at: AtomicU64::new(0),
+            ends_at: AtomicU64::new(0),
+            progress,
+            bodies,
+        }
     }
 
-    /// From now on latencies count.
-    pub fn measure(&self) {
-        self.phase.store(MEASURE, Ordering::Relaxed);
+    /// Latencies count from `start` on.
+    pub fn measure(&self, start: Nanos) {
+        self.starts_at.store(start.get(), Ordering::Relaxed);
+        self.phase.store(MEASURE, Ordering::Release);
     }
 
     /// From now on they do not; each producer stops after its current message. The measured time
@@ -126,8 +134,6 @@ impl Load {
         loop {
             let phase = self.phase.load(Ordering::Acquire);
             if phase == STOP {
-                let end = Nanos::new(self.ends_at.load(Ordering::Relaxed));
-                produced.beyond_ns = ended.map_or(0, |ended| ended.since(end).get());
                 return produced;
             }
             let body = self.bodies.get(count * self.progress.len() + index);
@@ -149,12 +155,27 @@ impl Load {
             let told = now();
             count += 1;
             self.progress[index].0.store(store_core::length_u64(count), Ordering::Relaxed);
-            if phase == MEASURE {
+            // A message counts if it was under way in the measured time, so that no stall at either
+            // end is missed.
+            if phase == MEASURE || self.phase.load(Ordering::Acquire) == MEASURE {
                 produced.append_to_ack.saturating_record(told.since(begun).get());
+                produced.outside_ns += self.outside(begun, told);
             }
             produced.sample(count, Sampled { end: acked.end(), acked: told, stands_for: 1 });
             ended = Some(told);
         }
+    }
+}
+
+impl Load {
+    /// How much of a message's time lies outside the measured time.
+    fn outside(&self, begun: Nanos, told: Nanos) -> u64 {
+        let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
+        let end = match self.ends_at.load(Ordering::Relaxed) {
+            0 => told,
+            end => Nanos::new(end),
+        };
+        start.since(begun).get() + told.since(end).get()
     }
 }
 
@@ -163,7 +184,7 @@ impl Produced {
         Self {
             append_to_ack: times(),
             between_ns: 0,
-            beyond_ns: 0,
+            outside_ns: 0,
 
             sampled: Vec::with_capacity(MAX_SAMPLES),
             timeouts: 0,

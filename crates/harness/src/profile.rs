@@ -118,7 +118,10 @@ pub enum Settings {
         prealloc: Prealloc,
     },
     /// Nothing is ever flushed.
-    None,
+    None {
+        /// How appends reach the page cache; a profile cannot set it.
+        io: Io,
+    },
 }
 
 impl Settings {
@@ -128,7 +131,7 @@ impl Settings {
             Self::CommitRealtime { .. } => Kind::CommitRealtime,
             Self::FlushRealtime { .. } => Kind::FlushRealtime,
             Self::GroupCommit { .. } => Kind::GroupCommit,
-            Self::None => Kind::None,
+            Self::None { .. } => Kind::None,
         }
     }
 }

@@ -13,7 +13,7 @@ use store_os::{Io, Log, LogOptions, Observer, Preallocate};
 
 use crate::clock::nanos;
 use crate::profile::{self, Settings};
-use crate::results::AckPromise;
+use crate::results::{AckPromise, Check, Level};
 
 /// The baseline: acknowledges what the page cache has, and never flushes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,7 +62,9 @@ pub fn open(
         ..LogOptions::default()
     };
     let log = match settings {
-        Settings::None => Log::open(root, options, NoFlush),
+        Settings::None { io } => {
+            Log::open(root, with(options, *io, profile::Prealloc::Fallocate), NoFlush)
+        }
         Settings::GroupCommit { timeout, gather, siblings, io, prealloc } => {
             let config = group_commit::Config {
                 timeout: nanos(*timeout),
@@ -133,11 +135,38 @@ fn flush_config(
     }
 }
 
+/// The settings that can be used in `directory`: a mapping where the file system allows it, else
+/// positioned writes. Also what to say about that, if anything.
+///
+/// # Errors
+///
+/// If the file system cannot be asked.
+pub fn usable(settings: &Settings, directory: &Path) -> Result<(Settings, Option<Check>)> {
+    let mut usable = *settings;
+    let io = match &mut usable {
+        Settings::FlushRealtime { io, .. }
+        | Settings::GroupCommit { io, .. }
+        | Settings::None { io } => io,
+        Settings::CommitRealtime { .. } => return Ok((usable, None)),
+    };
+    if *io == profile::Io::Positioned || Log::can_map(directory)? {
+        return Ok((usable, None));
+    }
+    *io = profile::Io::Positioned;
+    let check = Check {
+        code: "io".to_owned(),
+        level: Level::Label,
+        value: "positioned instead of mapped".to_owned(),
+        rule: "a mapping is possible: the file system does not copy on write".to_owned(),
+    };
+    Ok((usable, Some(check)))
+}
+
 /// What an acknowledgement promises under the settings.
 pub fn promise(settings: &Settings) -> AckPromise {
     match settings {
         Settings::CommitRealtime { .. } => AckPromise::Wrote,
-        Settings::FlushRealtime { .. } | Settings::None => AckPromise::Committed,
+        Settings::FlushRealtime { .. } | Settings::None { .. } => AckPromise::Committed,
         Settings::GroupCommit { .. } => AckPromise::Flushed,
     }
 }
@@ -148,7 +177,7 @@ pub fn interval(settings: &Settings) -> Option<Duration> {
         Settings::CommitRealtime { interval, .. } | Settings::FlushRealtime { interval, .. } => {
             Some(*interval)
         }
-        Settings::GroupCommit { .. } | Settings::None => None,
+        Settings::GroupCommit { .. } | Settings::None { .. } => None,
     }
 }
 
@@ -156,9 +185,8 @@ pub fn interval(settings: &Settings) -> Option<Duration> {
 pub fn is_staged(settings: &Settings) -> bool {
     match settings {
         Settings::CommitRealtime { .. } => true,
-        Settings::FlushRealtime { io, .. } | Settings::GroupCommit { io, .. } => {
-            *io == profile::Io::Positioned
-        }
-        Settings::None => false,
+        Settings::FlushRealtime { io, .. }
+        | Settings::GroupCommit { io, .. }
+        | Settings::None { io } => *io == profile::Io::Positioned,
     }
 }

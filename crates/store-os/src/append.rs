@@ -83,6 +83,10 @@ impl Queues {
 
     /// Recovery found a record that takes `offset` in this queue.
     pub(crate) fn found(&self, log: u64, topic: &[u8], id: QueueId, offset: QueueOffset) {
+        // Nothing protects the field: what no counter can have reached is not where one goes on.
+        if LogOffset::MAX.get() <= offset.get() {
+            return;
+        }
         let queue = self.handle_unchecked(log, topic, id);
         queue.state.next.fetch_max(offset.get().saturating_add(1), Ordering::Relaxed);
     }
@@ -323,16 +327,18 @@ impl Shared {
             {
                 return Err(AppendError::Segment(error.clone()));
             }
-            let Ok(Some(left)) = remaining(Some(began.deadline)) else {
-                return Err(match obstacle {
-                    Obstacle::Segment => AppendError::SegmentNotReady,
-                    Obstacle::Space => AppendError::StagingFull,
-                });
-            };
+            // Asked for even if this append does not wait: a later one may find it.
             match obstacle {
                 Obstacle::Segment => self.allocator.notify(),
                 Obstacle::Space => self.hurry_commit(),
             }
+            let Ok(Some(left)) = remaining(Some(began.deadline)) else {
+                return Err(match (obstacle, &tail.refused) {
+                    (Obstacle::Segment, Some(error)) => AppendError::Segment(error.clone()),
+                    (Obstacle::Segment, None) => AppendError::SegmentNotReady,
+                    (Obstacle::Space, _) => AppendError::StagingFull,
+                });
+            };
             let left = std::time::Duration::from_nanos(left.get());
             let woken = self.room.wait_timeout(tail, left);
             tail = woken.unwrap_or_else(PoisonError::into_inner).0;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, fcntl_lock, statfs};
 use rustix::io::Errno;
 
 use crate::error::{Error, Op, OpenError};
@@ -24,14 +24,16 @@ impl Directory {
     /// Makes the directory if it is missing, and takes its lock.
     pub(crate) fn own(root: &Path) -> Result<Self, OpenError> {
         let segments = root.join("commitlog");
-        let created = !segments.exists();
         std::fs::create_dir_all(&segments)
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
         let lock = Lock::take(root.join("lock"))?;
-        if created {
-            sync_directory(root)?;
-            if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                sync_directory(parent)?;
+        // Each time, because a crash may have come between making a directory and syncing its entry.
+        sync_directory(root)?;
+        for ancestor in root.ancestors().skip(1) {
+            let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
+            // Directories that existed long ago may not be ours to open.
+            if sync_directory(ancestor).is_err() {
+                break;
             }
         }
         Ok(Self { root: root.to_owned(), segments, lock: Mutex::new(Some(lock)) })
@@ -122,6 +124,13 @@ impl Drop for Lock {
     }
 }
 
+/// Whether a directory's file system writes changed blocks to new places: there a block that is
+/// allocated may still not be written for want of space.
+pub(crate) fn copies_on_write(path: &Path) -> Result<bool, Error> {
+    let found = statfs(path).map_err(|errno| Error::new(Op::Open, path, errno))?;
+    Ok(COPY_ON_WRITE.iter().any(|magic| i128::from(found.f_type) == i128::from(*magic)))
+}
+
 /// Makes a directory's entries durable: `fsync` of the directory.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
     File::open(path)
@@ -130,3 +139,6 @@ pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
 }
 
 const ABORT: &str = "abort";
+
+/// `f_type` of btrfs, bcachefs and zfs (`statfs(2)`).
+const COPY_ON_WRITE: [u32; 3] = [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1];

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
 use store_core::{Action, Lane, Nanos};
 
 use crate::clock::monotonic;
-use crate::error::Error;
+use crate::error::{Error, Op};
 use crate::shared::Shared;
 
 /// What a lane's driver does after a turn.
@@ -25,9 +26,9 @@ impl Shared {
         let state = self.lane(lane);
         loop {
             // Whoever has the turn instead notifies this thread when it gives it back.
-            let rest = if state.turn.take() {
+            let rest = if let Some(turn) = Held::take(self, lane) {
                 let rest = self.take_turn(lane);
-                if state.turn.give_back() {
+                if turn.give_back() {
                     continue;
                 }
                 rest
@@ -48,11 +49,9 @@ impl Shared {
     /// Only one action, so that it does not work for others after its own record is durable.
     pub(crate) fn lead(&self) {
         let state = self.lane(Lane::Flush);
-        if !state.turn.take() {
-            return;
-        }
+        let Some(turn) = Held::take(self, Lane::Flush) else { return };
         let acted = self.act(Lane::Flush);
-        let wanted = state.turn.give_back();
+        let wanted = turn.give_back();
         // Who asked meanwhile, or a gather that has to end, is left to the lane's thread.
         if wanted || !matches!(acted, Acted::Did) {
             state.signal.notify();
@@ -73,6 +72,19 @@ impl Shared {
     fn act(&self, lane: Lane) -> Acted {
         if self.progress.poison().is_some() || self.stop.load(Ordering::SeqCst) {
             return Acted::Not(Rest::Stop);
+        }
+        if self.commits_for_room(lane) && self.commit_wanted.swap(false, Ordering::SeqCst) {
+            // Appends wait for staging space, whatever the strategy thinks of committing now.
+            return match self.commit_through(self.progress.wrote()) {
+                Ok(()) => {
+                    self.wake_for_commit();
+                    Acted::Did
+                }
+                Err(error) => {
+                    self.fail(error);
+                    Acted::Not(Rest::Stop)
+                }
+            };
         }
         let seen = self.observe(lane, true);
         let action = self.strategy().poll(lane, monotonic(), &seen);
@@ -101,6 +113,39 @@ impl Shared {
             let next = self.progress.wake_overdue();
             self.progress.timekeeper.wait(next);
         }
+    }
+}
+
+/// A lane's turn while it is held.
+///
+/// A panic while acting (a bug of ours, of a strategy, an observer or a waker) must not leave the turn
+/// taken and everyone waiting: it poisons the log like a failed sync.
+struct Held<'a> {
+    shared: &'a Shared,
+    lane: Lane,
+}
+
+impl<'a> Held<'a> {
+    fn take(shared: &'a Shared, lane: Lane) -> Option<Self> {
+        shared.lane(lane).turn.take().then(|| Self { shared, lane })
+    }
+
+    /// Gives the turn back; `true` if someone wanted it meanwhile.
+    fn give_back(self) -> bool {
+        let Self { shared, lane } = &self;
+        let wanted = shared.lane(*lane).turn.give_back();
+        std::mem::forget(self);
+        wanted
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Only a panic comes here: `give_back` forgets the guard.
+        let path = self.shared.directory.segments();
+        let state = self.shared.lane(self.lane);
+        let _ = state.turn.give_back();
+        self.shared.fail(Error::new(Op::Panicked, path, Errno::CANCELED));
     }
 }
 

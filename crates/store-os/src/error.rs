@@ -25,6 +25,8 @@ pub enum Op {
     Map,
     /// Opening a file.
     Open,
+    /// Acting for a lane, which panicked: a bug, not the system's refusal.
+    Panicked,
     /// Reading: `pread`.
     Read,
     /// Removing a file.
@@ -46,6 +48,7 @@ impl fmt::Display for Op {
             Self::Lock => f.write_str("lock"),
             Self::Map => f.write_str("map"),
             Self::Open => f.write_str("open"),
+            Self::Panicked => f.write_str("go on after a panic in a lane of"),
             Self::Read => f.write_str("read"),
             Self::Remove => f.write_str("remove"),
             Self::Spawn => f.write_str("start a thread for"),
@@ -106,14 +109,15 @@ impl std::error::Error for Poison {}
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A bad record with valid records behind it: not a torn tail, and not cut.
+    /// A bad record that is no torn tail: valid records lie behind it, or the log was closed
+    /// properly, or a whole record says that it stands elsewhere. It was not cut.
     Damage {
         /// The segment's file.
         path: PathBuf,
         /// Where valid records end.
         at: LogOffset,
-        /// Where the next valid record begins.
-        resumes_at: LogOffset,
+        /// Where the next valid record begins, if there is one.
+        resumes_at: Option<LogOffset>,
         /// What is wrong at `at`.
         found: String,
     },
@@ -162,12 +166,13 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damage { path, at, resumes_at, found } => write!(
-                f,
-                "{} is damaged at log offset {at} ({found}), and valid records resume at \
-                 {resumes_at}; nothing was changed: restore the segment from a copy",
-                path.display()
-            ),
+            Self::Damage { path, at, resumes_at, found } => {
+                write!(f, "{} is damaged at log offset {at} ({found})", path.display())?;
+                if let Some(resumes_at) = resumes_at {
+                    write!(f, ", and valid records resume at {resumes_at}")?;
+                }
+                f.write_str("; nothing was changed: restore the segment from a copy")
+            }
             Self::Locked { path } => write!(
                 f,
                 "{} is locked: another process uses this store; stop it or choose another \

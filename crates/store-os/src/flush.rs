@@ -37,8 +37,11 @@ impl Shared {
         self.write_staged(&reader, from, mark.offset)?;
         let ended = monotonic();
         reader.release(mark.offset.get());
-        *self.committed() = mark;
+        // Both in one step for `flushable`: a sync must not cover what `committed` does not show.
+        let mut committed = self.committed();
         self.progress.set_committed(mark.offset);
+        *committed = mark;
+        drop(committed);
         drop(reader);
         fence(Ordering::SeqCst);
         if self.blocked.load(Ordering::SeqCst) > 0 {
@@ -90,7 +93,7 @@ impl Shared {
             let upto = mark.offset;
             observer.on_flush(&FlushEvent { started, ended, from, upto, records, syncs });
         }
-        self.unmap_full_segments(mark.offset);
+        self.retire_segments(mark.offset);
         Ok(())
     }
 
@@ -121,17 +124,23 @@ impl Shared {
             .collect()
     }
 
-    /// Gives back the maps of segments that take no more appends and need no more syncs.
-    fn unmap_full_segments(&self, flushed: LogOffset) {
+    /// Gives back what segments hold that take no more appends and need no more syncs: the maps,
+    /// and behind the newest few the descriptors too.
+    fn retire_segments(&self, flushed: LogOffset) {
         let mut segments = self.segments();
-        for segment in segments.iter_mut().rev().skip_while(|segment| flushed < segment.end()) {
-            if !segment.is_mapped() {
-                break;
-            }
-            // Should the descriptor not be had twice, the map just stays until the log is closed.
-            if let Ok(unmapped) = segment.unmapped() {
-                *segment = Arc::new(unmapped);
+        let newest_full = segments.iter().rposition(|segment| segment.end() <= flushed);
+        let Some(newest_full) = newest_full else { return };
+        for index in (0..=newest_full).rev() {
+            let keeps_file = newest_full - index < OPEN_FULL_SEGMENTS;
+            let retired = segments[index].retired(keeps_file);
+            match retired {
+                Some(retired) => segments[index] = Arc::new(retired),
+                None if keeps_file => {}
+                None => break,
             }
         }
     }
 }
+
+/// Full segments whose descriptors are kept for readers; older ones are opened when read.
+const OPEN_FULL_SEGMENTS: usize = 8;

@@ -80,6 +80,15 @@ impl Log {
             });
         }
         let directory = Directory::own(root)?;
+        if options.io == Io::Mapped && crate::directory::copies_on_write(directory.segments())? {
+            return Err(OpenError::Options {
+                reason: format!(
+                    "{}: a store into a mapping can die for want of space on a file system that \
+                     copies on write; use Io::Positioned",
+                    directory.segments().display()
+                ),
+            });
+        }
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
         let recovered = recover(&directory, &options, |topic, queue, offset| {
@@ -123,6 +132,16 @@ impl Log {
             .map_err(|error| Error::from_std(Op::Spawn, path, &error))
     }
 
+    /// Whether [`Io::Mapped`] is possible in `root`, which exists: not where the file system copies on
+    /// write (btrfs, bcachefs, zfs), because there a full disk would be a signal, not an error.
+    ///
+    /// # Errors
+    ///
+    /// If the file system cannot be asked.
+    pub fn can_map(root: &Path) -> Result<bool, Error> {
+        crate::directory::copies_on_write(root).map(|copies| !copies)
+    }
+
     /// What opening found.
     pub fn recovery(&self) -> Recovery {
         self.recovery
@@ -153,7 +172,7 @@ impl Log {
     ) -> Result<Ticket, AppendError> {
         let (appended, _) = self.shared.append(queue, message, wait)?;
         self.shared.wake_for_append(wait);
-        self.ticket(appended, wait)
+        Ok(self.ticket(appended, wait))
     }
 
     /// Places a message at the end of the log and blocks until the strategy's promise holds for it.
@@ -181,21 +200,20 @@ impl Log {
         } else {
             self.shared.wake_for_append(wait);
         }
-        Ok(self.ticket(appended, wait)?.wait())
+        Ok(self.ticket(appended, wait).wait())
     }
 
-    fn ticket(&self, appended: Appended, wait: Wait) -> Result<Ticket, AppendError> {
+    fn ticket(&self, appended: Appended, wait: Wait) -> Ticket {
         match self.shared.answers.ack(wait) {
             AckAt::Committed => {
-                let end = appended.end();
-                if commit_in_append(&self.shared, end).is_err() {
+                if commit_in_append(&self.shared, appended.end()).is_err() {
                     let poison = self.shared.progress.poison().expect("a failed commit poisons");
-                    return Err(poison.clone().into());
+                    return Ticket::failed(appended, AckError::Poisoned(poison.clone()));
                 }
-                Ok(Ticket::ready(appended))
+                Ticket::ready(appended)
             }
-            AckAt::Flushed => Ok(Ticket::flushing(Arc::clone(&self.shared), appended)),
-            AckAt::Wrote => Ok(Ticket::ready(appended)),
+            AckAt::Flushed => Ticket::flushing(Arc::clone(&self.shared), appended),
+            AckAt::Wrote => Ticket::ready(appended),
         }
     }
 
@@ -245,13 +263,31 @@ impl Log {
     pub fn abandon(mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.stop_threads();
+        self.give_up();
+    }
+
+    /// Gives the maps and the directory back, though tickets and cursors may live on: pages that
+    /// are still mapped would not be forgotten by the next recovery.
+    fn give_up(&self) {
+        let mut tail = self.shared.tail();
+        tail.next = None;
+        tail.active = None;
+        if let Sink::Mapped(writer) = &mut tail.sink {
+            *writer = None;
+        }
+        drop(tail);
+        for segment in self.shared.segments().iter_mut() {
+            if let Some(retired) = segment.retired(false) {
+                *segment = Arc::new(retired);
+            }
+        }
         self.shared.directory.release();
     }
 
     fn shut_down(&mut self) -> Result<(), CloseError> {
         self.stop_threads();
         let result = self.clean_up();
-        self.shared.directory.release();
+        self.give_up();
         result
     }
 
@@ -305,13 +341,9 @@ impl Drop for Log {
     }
 }
 
-/// A panic in one of the log's threads is a bug of ours: pass it on.
+/// A thread that panicked has poisoned the log, which says so.
 fn join(thread: JoinHandle<()>) {
-    if let Err(panic) = thread.join()
-        && !thread::panicking()
-    {
-        std::panic::resume_unwind(panic);
-    }
+    let _ = thread.join();
 }
 
 fn build(
@@ -358,6 +390,7 @@ fn build(
         tail: Mutex::new(tail),
         room: Condvar::new(),
         blocked: AtomicU64::new(0),
+        commit_wanted: AtomicBool::new(false),
         progress: Progress::new(end),
         lanes: [LaneState::default(), LaneState::default()],
         staged,

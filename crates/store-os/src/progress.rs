@@ -1,5 +1,6 @@
 //! How far the log has come, and who waits for it to come further.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -25,18 +26,35 @@ pub(crate) struct Progress {
     words: [AtomicU32; 2],
     poison: OnceLock<Poison>,
     stopped: AtomicBool,
-    wakers: Mutex<Vec<Sleeper>>,
+    sleepers: Mutex<Sleepers>,
     /// Tells the timekeeper that a deadline was added.
     pub(crate) timekeeper: Signal,
 }
 
-/// A future that waits.
+/// The futures that wait, by what they wait for and by their deadlines.
+#[derive(Debug, Default)]
+struct Sleepers {
+    by_end: BTreeMap<Place, Sleeper>,
+    by_deadline: BTreeSet<(Nanos, Place)>,
+}
+
+/// A record's end and its ticket's number.
+type Place = (LogOffset, u64);
+
 #[derive(Debug)]
 struct Sleeper {
-    ticket: u64,
-    end: LogOffset,
     deadline: Option<Nanos>,
     waker: Waker,
+}
+
+impl Sleepers {
+    fn remove(&mut self, place: Place) -> Option<Waker> {
+        let Sleeper { deadline, waker } = self.by_end.remove(&place)?;
+        if let Some(deadline) = deadline {
+            self.by_deadline.remove(&(deadline, place));
+        }
+        Some(waker)
+    }
 }
 
 impl Progress {
@@ -50,7 +68,7 @@ impl Progress {
             words: [AtomicU32::new(0), AtomicU32::new(0)],
             poison: OnceLock::new(),
             stopped: AtomicBool::new(false),
-            wakers: Mutex::default(),
+            sleepers: Mutex::default(),
             timekeeper: Signal::default(),
         }
     }
@@ -93,7 +111,7 @@ impl Progress {
         let before = self.flushed.swap(upto, Ordering::SeqCst);
         assert!(before <= upto, "flushed went back from {before} to {upto}");
         self.wake_word(usize::from(round & 1 == 1));
-        self.wake_futures(|sleeper| sleeper.end.get() <= upto);
+        self.wake_futures(LogOffset::new(upto));
     }
 
     /// Makes `error` the log's first failure, unless there was one, and wakes everyone.
@@ -163,32 +181,46 @@ impl Progress {
         waker: &Waker,
     ) {
         let mut sleepers = self.sleepers();
-        match sleepers.iter_mut().find(|sleeper| sleeper.ticket == ticket) {
-            Some(sleeper) => sleeper.waker.clone_from(waker),
-            None => sleepers.push(Sleeper { ticket, end, deadline, waker: waker.clone() }),
+        let place = (end, ticket);
+        if let Some(sleeper) = sleepers.by_end.get_mut(&place) {
+            sleeper.waker.clone_from(waker);
+            return;
         }
+        sleepers.by_end.insert(place, Sleeper { deadline, waker: waker.clone() });
+        let Some(deadline) = deadline else { return };
+        sleepers.by_deadline.insert((deadline, place));
+        let is_earliest = sleepers.by_deadline.first() == Some(&(deadline, place));
         drop(sleepers);
-        if deadline.is_some() {
+        if is_earliest {
             self.timekeeper.notify();
         }
     }
 
     /// Forgets a future that was dropped.
-    pub(crate) fn unregister(&self, ticket: u64) {
-        self.sleepers().retain(|sleeper| sleeper.ticket != ticket);
+    pub(crate) fn unregister(&self, ticket: u64, end: LogOffset) {
+        self.sleepers().remove((end, ticket));
     }
 
     /// Wakes the futures whose deadline has passed, and gives the next deadline.
     pub(crate) fn wake_overdue(&self) -> Option<Nanos> {
         let now = monotonic();
-        self.wake_futures(|sleeper| sleeper.deadline.is_some_and(|deadline| deadline <= now));
-        self.sleepers().iter().filter_map(|sleeper| sleeper.deadline).min()
+        let mut woken = Vec::new();
+        let mut sleepers = self.sleepers();
+        let next = loop {
+            match sleepers.by_deadline.first().copied() {
+                Some((deadline, place)) if deadline <= now => woken.extend(sleepers.remove(place)),
+                first => break first.map(|(deadline, _)| deadline),
+            }
+        };
+        drop(sleepers);
+        woken.into_iter().for_each(Waker::wake);
+        next
     }
 
     fn wake_everyone(&self) {
         self.wake_word(0);
         self.wake_word(1);
-        self.wake_futures(|_| true);
+        self.wake_futures(LogOffset::new(u64::MAX));
     }
 
     fn wake_word(&self, parity: usize) {
@@ -196,20 +228,21 @@ impl Progress {
         wake_all(&self.words[parity]);
     }
 
-    fn wake_futures(&self, due: impl Fn(&Sleeper) -> bool) {
+    /// Wakes the futures whose records end at or before `upto`.
+    fn wake_futures(&self, upto: LogOffset) {
+        let mut woken = Vec::new();
         let mut sleepers = self.sleepers();
-        if sleepers.is_empty() {
-            return;
+        while let Some((&place, _)) = sleepers.by_end.first_key_value()
+            && place.0 <= upto
+        {
+            woken.extend(sleepers.remove(place));
         }
-        let woken: Vec<_> = sleepers.extract_if(.., |sleeper| due(sleeper)).collect();
         // A waker may run anything, so not under the lock.
         drop(sleepers);
-        for sleeper in woken {
-            sleeper.waker.wake();
-        }
+        woken.into_iter().for_each(Waker::wake);
     }
 
-    fn sleepers(&self) -> MutexGuard<'_, Vec<Sleeper>> {
-        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

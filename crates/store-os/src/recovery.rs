@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_core::{
-    Invalid, LogOffset, PROBE_LEN, QueueId, QueueOffset, RecordView, SegmentName, Step,
-    TimestampMs, length_u64, record_at, scan_step,
+    DecodeError, Invalid, LogOffset, PROBE_LEN, QueueId, QueueOffset, RecordView, SegmentName,
+    Step, TimestampMs, length_u64, record_at, scan_step,
 };
 
 use crate::directory::{Directory, sync_directory};
@@ -52,8 +52,14 @@ pub(crate) fn recover(
     mut found: impl FnMut(&[u8], QueueId, QueueOffset),
 ) -> Result<Recovered, OpenError> {
     let names = list(directory.segments(), options)?;
-    let mut scan =
-        Scan { options, buffer: vec![0; WINDOW], records: 0, last_store: TimestampMs::default() };
+    let unclean = directory.was_abandoned();
+    let mut scan = Scan {
+        unclean,
+        options,
+        buffer: vec![0; WINDOW],
+        records: 0,
+        last_store: TimestampMs::default(),
+    };
     let mut segments = Vec::new();
     let mut torn = None;
     for (start, path) in &names {
@@ -64,6 +70,12 @@ pub(crate) fn recover(
             torn = scan.segment(&segment, &mut found)?;
         }
         segments.push(segment);
+        // A long log has more segments than a process may have descriptors.
+        if let Some(older) = segments.len().checked_sub(OPEN_SEGMENTS + 1)
+            && let Some(retired) = segments[older].retired(false)
+        {
+            segments[older] = retired;
+        }
     }
     let last_end = segments.last().map_or(LogOffset::ZERO, Segment::end);
     let end = torn.map_or(last_end, |torn: Torn| torn.at);
@@ -73,19 +85,13 @@ pub(crate) fn recover(
         torn_bytes = scan.cut(directory, &mut segments, torn)?;
     }
     let mut recovered = Recovered {
-        report: Recovery {
-            start,
-            end,
-            records: scan.records,
-            unclean: directory.was_abandoned(),
-            torn_bytes,
-        },
+        report: Recovery { start, end, records: scan.records, unclean, torn_bytes },
         last_store: scan.last_store,
         ..Recovered::default()
     };
     // A segment that is not full takes the next append.
     if let Some(last) = segments.last().filter(|last| end < last.end()) {
-        let (active, writer) = Segment::reopen(last.path(), last.start, options)?;
+        let (active, writer) = Segment::reopen(last.path(), last.start, end, options)?;
         segments.pop();
         segments.push(active);
         recovered.has_active = true;
@@ -103,12 +109,13 @@ fn list(directory: &Path, options: &LogOptions) -> Result<Vec<(LogOffset, PathBu
     for entry in std::fs::read_dir(directory).map_err(|error| listing(&error))? {
         let entry = entry.map_err(|error| listing(&error))?;
         let path = entry.path();
-        if path.is_dir() {
-            continue;
-        }
-        match entry.file_name().to_str().and_then(SegmentName::parse) {
-            Some(start) => names.push((start, path)),
-            None => return Err(OpenError::UnknownFile { path }),
+        let kind = entry.file_type().map_err(|error| listing(&error))?;
+        let start = entry.file_name().to_str().and_then(SegmentName::parse);
+        let ends = start.and_then(|start| start.checked_add(options.segment_size.bytes()));
+        match start {
+            Some(start) if kind.is_file() && ends.is_some() => names.push((start, path)),
+            None if kind.is_dir() => {}
+            _ => return Err(OpenError::UnknownFile { path }),
         }
     }
     names.sort_unstable();
@@ -150,10 +157,14 @@ fn length(path: &Path) -> Result<u64, Error> {
 struct Torn {
     at: LogOffset,
     found: Invalid,
+    /// A record begins there and the log was closed, so that it was whole then: no torn tail.
+    was_whole: bool,
 }
 
 struct Scan<'a> {
     options: &'a LogOptions,
+    /// Whether the last owner did not close the log.
+    unclean: bool,
     buffer: Vec<u8>,
     records: u64,
     last_store: TimestampMs,
@@ -189,8 +200,11 @@ impl Scan<'_> {
                     window = 0..len;
                 }
                 Step::Invalid(found) => {
-                    refuse_unsupported(segment, at, found)?;
-                    return Ok(Some(Torn { at, found }));
+                    refuse_at_sight(segment, at, &self.buffer[window.clone()], found)?;
+                    let probe = self.buffer[window].first_chunk();
+                    let was_whole =
+                        !self.unclean && probe.is_some_and(|probe| record_at(probe, at));
+                    return Ok(Some(Torn { at, found, was_whole }));
                 }
             }
         }
@@ -214,6 +228,18 @@ impl Scan<'_> {
         let mut stray = Vec::with_capacity(segments.len());
         for segment in &segments[index..] {
             stray.push(self.search(segment, torn, &segments[index])?);
+        }
+        if torn.was_whole {
+            let (path, found) = (segments[index].path().to_owned(), format!("{:?}", torn.found));
+            return Err(OpenError::Damage { path, at: torn.at, resumes_at: None, found });
+        }
+        // Nor has a log that was closed anything in segments behind its last record.
+        let foreign = stray.iter().zip(&segments[index..]).find(|(last, segment)| {
+            let is_behind = torn.at <= segment.start;
+            !self.unclean && is_behind && last.is_some()
+        });
+        if let Some((_, segment)) = foreign {
+            return Err(OpenError::UnknownFile { path: segment.path().to_owned() });
         }
         let mut cut = 0;
         for (segment, last) in segments[index..].iter().zip(stray) {
@@ -248,12 +274,12 @@ impl Scan<'_> {
             segment.read(&mut self.buffer[..len], at)?;
             if let Some(last) = self.buffer[..len].iter().rposition(|byte| *byte != 0) {
                 stray = Some(LogOffset::new(at.get() + length_u64(last) + 1));
-                for place in candidates(&self.buffer[..len], at) {
-                    if place > torn.at && self.is_record(segment, place)? {
+                for (place, magic) in candidates(&self.buffer[..len], at) {
+                    if place > torn.at && (magic == V2_MAGIC || self.is_record(segment, place)?) {
                         return Err(OpenError::Damage {
                             path: damaged.path().to_owned(),
                             at: torn.at,
-                            resumes_at: place,
+                            resumes_at: Some(place),
                             found: format!("{:?}", torn.found),
                         });
                     }
@@ -288,24 +314,45 @@ fn take_record(view: &RecordView<'_>, found: &mut impl FnMut(&[u8], QueueId, Que
     }
 }
 
-/// A record with v2's magic is not a torn tail, even if this version cannot read it.
-fn refuse_unsupported(segment: &Segment, at: LogOffset, found: Invalid) -> Result<(), OpenError> {
+/// Refuses what is understood well enough not to be taken for a torn tail: a record of a later
+/// version, and a whole record of another place, which a segment under a wrong name begins with.
+fn refuse_at_sight(
+    segment: &Segment,
+    at: LogOffset,
+    window: &[u8],
+    found: Invalid,
+) -> Result<(), OpenError> {
+    let path = || segment.path().to_owned();
     match found {
-        Invalid::Decode(store_core::DecodeError::BadMagic { found: magic @ V2_MAGIC }) => {
-            Err(OpenError::Unsupported { path: segment.path().to_owned(), at, magic })
+        Invalid::Decode(DecodeError::BadMagic { found: magic @ V2_MAGIC }) => {
+            Err(OpenError::Unsupported { path: path(), at, magic })
         }
+        Invalid::Place { .. } => match store_core::decode(window) {
+            Ok(store_core::Frame::Record(view)) if view.body_crc_matches() => {
+                let found = format!("{found:?}");
+                Err(OpenError::Damage { path: path(), at, resumes_at: None, found })
+            }
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }
 
-/// Places in `window`, which begins at `at`, where a record may begin.
-fn candidates(window: &[u8], at: LogOffset) -> Vec<LogOffset> {
+/// Places in `window`, which begins at `at`, where a record of either version may begin, and the
+/// version's magic.
+fn candidates(window: &[u8], at: LogOffset) -> Vec<(LogOffset, u32)> {
     window
         .windows(PROBE_LEN)
         .enumerate()
         .filter_map(|(index, probe)| {
             let place = LogOffset::new(at.get() + length_u64(index));
-            record_at(probe.first_chunk()?, place).then_some(place)
+            let mut probe: [u8; PROBE_LEN] = *probe.first_chunk()?;
+            let magic = u32::from_be_bytes(*probe[4..].first_chunk()?);
+            if magic == V2_MAGIC {
+                // Version 2 differs only behind the fields that the probe looks at.
+                probe[7] = V1_MAGIC_END;
+            }
+            record_at(&probe, place).then_some((place, magic))
         })
         .collect()
 }
@@ -322,7 +369,11 @@ fn overwrite(segment: &Segment, from: LogOffset, to: LogOffset) -> Result<(), Er
     segment.sync(from, to)
 }
 
+/// The last byte of a version 1 record's magic; the others are those of version 2.
+const V1_MAGIC_END: u8 = 0xA7;
 /// The magic of a record whose topic length has two bytes.
 const V2_MAGIC: u32 = 0xDAA3_20AB;
+/// Segments whose descriptors stay open behind the scan.
+const OPEN_SEGMENTS: usize = 8;
 /// How much is read at a time; longer records are read whole.
 const WINDOW: usize = 1 << 20;

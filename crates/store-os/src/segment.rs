@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, fadvise, fallocate, ftruncate};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use store_core::{LogOffset, SegmentName, SegmentSize};
 
 use crate::directory::sync_directory;
@@ -23,7 +24,8 @@ pub(crate) struct Segment {
     pub(crate) start: LogOffset,
     size: SegmentSize,
     path: PathBuf,
-    file: File,
+    /// `None` once the segment is full, durable and old: it is opened when it is read.
+    file: Option<Arc<File>>,
     map: Option<FileMap>,
     faults: Injected,
 }
@@ -70,21 +72,24 @@ impl Segment {
         Self::finish(path, file, start, options)
     }
 
-    /// Opens an existing segment to append to it: `fallocate` makes sure of its space again, which
-    /// leaves what is written as it is.
+    /// Opens an existing segment to append to it behind `end`: `fallocate` makes sure of its space
+    /// again, which leaves what is written as it is.
     pub(crate) fn reopen(
         path: &Path,
         start: LogOffset,
+        end: LogOffset,
         options: &LogOptions,
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let file = open_existing(path)?;
         let size = options.segment_size;
-        match fallocate(&file, FallocateFlags::empty(), 0, size.bytes()) {
-            Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(errno) => {
-                return Err(Error::new(Op::Allocate { bytes: size.bytes() }, path, errno));
+        let reserved = retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, size.bytes()));
+        match reserved {
+            Err(Errno::OPNOTSUPP) => {
+                zero_fill(&file, end.since(start), size.bytes(), &AtomicBool::new(false))
             }
+            result => result,
         }
+        .map_err(|errno| Error::new(Op::Allocate { bytes: size.bytes() }, path, errno))?;
         Self::finish(path, file, start, options)
     }
 
@@ -102,8 +107,7 @@ impl Segment {
                 let (map, writer) = FileMap::new(&file, len)
                     .map_err(|error| Error::from_std(Op::Map, path, &error))?;
                 if options.prefault {
-                    // Refused by kernels before 5.14 and under memory pressure; appends then fault.
-                    let _ = map.populate();
+                    populate(&map, path)?;
                 }
                 (Some(map), Some(writer))
             }
@@ -112,7 +116,7 @@ impl Segment {
             start,
             size: options.segment_size,
             path: path.to_owned(),
-            file,
+            file: Some(Arc::new(file)),
             map,
             faults: options.faults.0.clone(),
         };
@@ -130,17 +134,20 @@ impl Segment {
             start,
             size: options.segment_size,
             path: path.to_owned(),
-            file,
+            file: Some(Arc::new(file)),
             map: None,
             faults: options.faults.0.clone(),
         })
     }
 
-    /// The same segment without its map, which is given back to the system.
-    pub(crate) fn unmapped(&self) -> Result<Self, Error> {
-        let file =
-            self.file.try_clone().map_err(|error| Error::from_std(Op::Open, &self.path, &error))?;
-        Ok(Self {
+    /// The same segment without its map and, unless it `keeps_file`, without its descriptor; `None`
+    /// if it has neither to give back.
+    pub(crate) fn retired(&self, keeps_file: bool) -> Option<Self> {
+        let file = self.file.clone().filter(|_| keeps_file);
+        if self.map.is_none() && file.is_some() == self.file.is_some() {
+            return None;
+        }
+        Some(Self {
             start: self.start,
             size: self.size,
             path: self.path.clone(),
@@ -150,8 +157,11 @@ impl Segment {
         })
     }
 
-    pub(crate) fn is_mapped(&self) -> bool {
-        self.map.is_some()
+    fn file(&self) -> Result<Arc<File>, Error> {
+        match &self.file {
+            Some(file) => Ok(Arc::clone(file)),
+            None => open_existing(&self.path).map(Arc::new),
+        }
     }
 
     /// The offset behind the segment's last byte.
@@ -168,7 +178,7 @@ impl Segment {
         self.faults
             .before(Call::Write)
             .map_err(|errno| Error::new(Op::Write, &self.path, errno))?;
-        self.file
+        self.file()?
             .write_all_at(bytes, at.since(self.start))
             .map_err(|error| Error::from_std(Op::Write, &self.path, &error))
     }
@@ -186,14 +196,14 @@ impl Segment {
                 };
                 map.sync(place(from), place(to))
             }
-            None => self.file.sync_data(),
+            None => self.file()?.sync_data(),
         };
         result.map_err(|error| Error::from_std(Op::Sync, &self.path, &error))
     }
 
     /// Fills `out` from log offset `at` on: `pread`, so that a bad sector is an error value.
     pub(crate) fn read(&self, out: &mut [u8], at: LogOffset) -> Result<(), Error> {
-        self.file
+        self.file()?
             .read_exact_at(out, at.since(self.start))
             .map_err(|error| Error::from_std(Op::Read, &self.path, &error))
     }
@@ -201,7 +211,18 @@ impl Segment {
     /// Makes the page cache forget what is clean, so that the next read sees the device:
     /// `posix_fadvise(POSIX_FADV_DONTNEED)`. A hint.
     pub(crate) fn forget_clean_pages(&self) {
-        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+        if let Some(file) = &self.file {
+            let _ = fadvise(file, 0, None, Advice::DontNeed);
+        }
+    }
+}
+
+/// Faults a map's pages in. Kernels before 5.14 do not know how (EINVAL): appends then fault them.
+/// Anything else is what a store into the map would have died of.
+fn populate(map: &FileMap, path: &Path) -> Result<(), Error> {
+    match map.populate().map_err(|error| Error::from_std(Op::Map, path, &error)) {
+        Err(Error { source: Errno::INVAL, .. }) => Ok(()),
+        result => result,
     }
 }
 
@@ -220,18 +241,18 @@ fn allocate(
     preallocate: Preallocate,
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
-    let reserved = fallocate(file, FallocateFlags::empty(), 0, size.bytes());
+    let reserved = retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size.bytes()));
     match (reserved, preallocate) {
         (Ok(()), Preallocate::Fallocate) => Ok(()),
         // A file system without fallocate still gives real blocks to real zeroes.
-        (Ok(()) | Err(Errno::OPNOTSUPP), _) => zero_fill(file, size.bytes(), stop),
+        (Ok(()) | Err(Errno::OPNOTSUPP), _) => zero_fill(file, 0, size.bytes(), stop),
         (Err(errno), _) => Err(errno),
     }
 }
 
-fn zero_fill(file: &File, bytes: u64, stop: &AtomicBool) -> Result<(), Errno> {
+fn zero_fill(file: &File, from: u64, bytes: u64, stop: &AtomicBool) -> Result<(), Errno> {
     let zeroes = vec![0; ZERO_CHUNK];
-    let mut at = 0;
+    let mut at = from;
     while at < bytes {
         if stop.load(Ordering::Relaxed) {
             return Err(Errno::CANCELED);

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) room: Condvar,
     /// Appends that wait for `room`.
     pub(crate) blocked: AtomicU64,
+    /// Appends wait for staging space.
+    pub(crate) commit_wanted: AtomicBool,
     pub(crate) progress: Progress,
     pub(crate) lanes: [LaneState; 2],
     /// The staging ring's reading end; `None` with mapped appends.
@@ -151,9 +153,15 @@ impl Shared {
         }
     }
 
-    /// Wakes the lane whose next action empties the staging ring.
+    /// Makes the lane that commits do so now, because appends wait for staging space.
     pub(crate) fn hurry_commit(&self) {
+        self.commit_wanted.store(true, Ordering::SeqCst);
         self.wake(if self.answers.uses_commit { Lane::Commit } else { Lane::Flush });
+    }
+
+    /// Whether `lane` is the one that commits when appends wait for staging space.
+    pub(crate) fn commits_for_room(&self, lane: Lane) -> bool {
+        self.answers.uses_commit == (lane == Lane::Commit)
     }
 
     /// The append rolled into `tail.active`: makes it known to flushes and readers, and wakes the
@@ -170,7 +178,7 @@ impl Shared {
         // In this order each mark can only be lower than the ones read after it.
         let flushed_wanted = self.flushed_wanted.load(Ordering::SeqCst);
         let flushed = self.progress.flushed();
-        let staged_upto = self.progress.committed();
+        let staged_upto = self.committed().offset;
         let tail = self.tail();
         let committed = if self.staged.is_some() { staged_upto } else { tail.wrote };
         Observed {

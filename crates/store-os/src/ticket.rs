@@ -22,8 +22,15 @@ use crate::shared::Shared;
 #[derive(Debug)]
 pub struct Ticket {
     appended: Appended,
-    /// What is still to be waited for: nothing, or a flush.
-    pending: Option<Pending>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// A flush is to be waited for.
+    Flushing(Pending),
+    /// Nothing is.
+    Known(Result<(), AckError>),
 }
 
 #[derive(Debug)]
@@ -37,13 +44,18 @@ struct Pending {
 impl Ticket {
     /// A ticket for a record whose promise already holds.
     pub(crate) fn ready(appended: Appended) -> Self {
-        Self { appended, pending: None }
+        Self { appended, state: State::Known(Ok(())) }
+    }
+
+    /// A ticket for a record that is in the log, but whose promise failed.
+    pub(crate) fn failed(appended: Appended, error: AckError) -> Self {
+        Self { appended, state: State::Known(Err(error)) }
     }
 
     /// A ticket for a record that is to be flushed.
     pub(crate) fn flushing(shared: Arc<Shared>, appended: Appended) -> Self {
         let deadline = shared.answers.timeout.map(|timeout| monotonic().after(timeout));
-        Self { appended, pending: Some(Pending { shared, deadline, registered: None }) }
+        Self { appended, state: State::Flushing(Pending { shared, deadline, registered: None }) }
     }
 
     /// Where the record went.
@@ -53,9 +65,12 @@ impl Ticket {
 
     /// Whether waiting would return at once.
     pub fn is_done(&self) -> bool {
-        self.pending
-            .as_ref()
-            .is_none_or(|pending| pending.shared.progress.outcome(self.appended.end()).is_some())
+        match &self.state {
+            State::Flushing(pending) => {
+                pending.shared.progress.outcome(self.appended.end()).is_some()
+            }
+            State::Known(_) => true,
+        }
     }
 
     /// Blocks until the record is acknowledged.
@@ -66,8 +81,10 @@ impl Ticket {
     /// [`AckError::Poisoned`] if a write or sync failed; [`AckError::Closed`] if the log went away.
     /// The record is in the log in every case.
     pub fn wait(self) -> Result<Appended, AckError> {
-        if let Some(pending) = &self.pending {
-            pending.shared.progress.wait(self.appended.end(), pending.deadline)?;
+        let end = self.appended.end();
+        match &self.state {
+            State::Flushing(pending) => pending.shared.progress.wait(end, pending.deadline)?,
+            State::Known(outcome) => outcome.clone()?,
         }
         Ok(self.appended)
     }
@@ -78,8 +95,9 @@ impl Future for Ticket {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let appended = self.appended;
-        let Some(pending) = &mut self.pending else {
-            return Poll::Ready(Ok(appended));
+        let pending = match &mut self.state {
+            State::Flushing(pending) => pending,
+            State::Known(outcome) => return Poll::Ready(outcome.clone().map(|()| appended)),
         };
         let progress = &pending.shared.progress;
         let end = appended.end();
@@ -103,8 +121,8 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(Pending { shared, registered: Some(ticket), .. }) = &self.pending {
-            shared.progress.unregister(*ticket);
+        if let State::Flushing(Pending { shared, registered: Some(ticket), .. }) = &self.state {
+            shared.progress.unregister(*ticket, self.appended.end());
         }
     }
 }

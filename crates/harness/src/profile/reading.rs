@@ -169,7 +169,7 @@ impl Reader {
             "commit_realtime" => self.commit_realtime(&keys, segment_bytes),
             "flush_realtime" => self.flush_realtime(&keys),
             "group_commit" => self.group_commit(&keys),
-            _ => Some(Settings::None),
+            _ => Some(Settings::None { io: Io::Mapped }),
         }
     }
 

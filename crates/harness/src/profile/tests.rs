@@ -89,7 +89,7 @@ fn the_quick_profile_fits_its_budget() {
 #[test]
 fn strategies_have_rocketmqs_defaults() {
     let millis = Duration::from_millis;
-    assert_eq!(settings("{kind: none}"), Settings::None);
+    assert_eq!(settings("{kind: none}"), Settings::None { io: Io::Mapped });
     assert_eq!(
         settings("{kind: group_commit}"),
         Settings::GroupCommit {

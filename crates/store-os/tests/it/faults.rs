@@ -206,3 +206,110 @@ fn a_slow_allocation_makes_only_the_append_that_needs_it_wait_and_only_so_long()
     injector.let_go();
     eventually("the segment comes", || log.append_and_wait(&handle, &message, Wait::Yes).is_ok());
 }
+
+/// Commits by appends and syncs by the lane, side by side: no mark runs ahead of another.
+#[test]
+fn commits_and_syncs_beside_each_other_keep_the_marks_in_order() {
+    let root = tempfile::tempdir().unwrap();
+    let config = flush_realtime::Config {
+        interval: Nanos::from_micros(50),
+        least_pages: 0,
+        ..flush_realtime::Config::default()
+    };
+    let strategy = flush_realtime::FlushRealtime::new(config).unwrap();
+    let options = LogOptions { io: Io::Positioned, ..small() };
+    let log = Log::open(root.path(), options, strategy).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let log = &log;
+            scope.spawn(move || {
+                let handle = queue(log, &format!("T{thread}"));
+                for number in 0..2500 {
+                    put(log, &handle, &body(number % 7));
+                    let _ = log.marks();
+                }
+            });
+        }
+    });
+    log.close().unwrap();
+    assert_eq!(Kind::Timed(Io::Positioned).open(root.path(), small()).recovery().records, 10_000);
+}
+
+/// An observer with a bug.
+struct Panics;
+
+impl store_os::Observer for Panics {
+    fn on_commit(&self, _: &store_os::CommitEvent) {}
+
+    fn on_flush(&self, _: &store_os::FlushEvent) {
+        panic!("a bug in an observer");
+    }
+}
+
+#[test]
+fn a_panic_in_a_lane_poisons_the_log_and_hangs_nobody() {
+    for io in [Io::Positioned, Io::Mapped] {
+        let root = tempfile::tempdir().unwrap();
+        let options = LogOptions { io, observer: Some(Arc::new(Panics)), ..small() };
+        let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
+        let handle = queue(&log, "T");
+        // In the lane's thread. The sync itself succeeded, so the first record is acknowledged.
+        log.append(&handle, &Message::default(), Wait::Yes).unwrap().wait().unwrap();
+        eventually("poisoned", || {
+            let message = Message { body: b"later", ..Message::default() };
+            match log.append(&handle, &message, Wait::Yes).map(store_os::Ticket::wait) {
+                Err(AppendError::Poisoned(poison)) | Ok(Err(AckError::Poisoned(poison))) => {
+                    poison.first.op == Op::Panicked
+                }
+                _ => false,
+            }
+        });
+        assert!(matches!(log.close(), Err(CloseError::Poisoned { .. })));
+    }
+}
+
+#[test]
+fn without_patience_an_append_still_asks_for_what_is_missing() {
+    let root = tempfile::tempdir().unwrap();
+    let injector = Injector::new();
+    let options = LogOptions { append_timeout: Duration::ZERO, ..small() };
+    let log = Kind::Staged.open(root.path(), with_faults(options, &injector));
+    let handle = queue(&log, "T");
+    let message = Message { body: &[7; 5000], ..Message::default() };
+    injector.fail(Call::Allocate, Errno::NOSPC);
+    eventually("the cause is told", || {
+        let refused = log.append(&handle, &message, Wait::Yes).map(|_| ());
+        matches!(refused, Err(AppendError::Segment(error)) if error.source == Errno::NOSPC)
+    });
+    injector.heal();
+    eventually("appended again", || log.append(&handle, &message, Wait::Yes).is_ok());
+}
+
+#[test]
+fn a_full_staging_buffer_is_committed_whatever_the_strategy_would_wait_for() {
+    let root = tempfile::tempdir().unwrap();
+    let config = commit_realtime::Config {
+        commit_least_pages: 1000,
+        commit_interval: Nanos::from_millis(100_000),
+        commit_thorough_interval: Nanos::from_millis(100_000),
+        ..commit_realtime::Config::default()
+    };
+    let strategy = commit_realtime::CommitRealtime::new(config).unwrap();
+    let options = LogOptions { io: Io::Positioned, ..small() };
+    let log = Log::open(root.path(), options, strategy).unwrap();
+    let handle = queue(&log, "T");
+    for number in 0..300 {
+        put(&log, &handle, &body(number));
+    }
+    log.close().unwrap();
+    assert_eq!(Kind::Staged.open(root.path(), small()).recovery().records, 300);
+}
+
+/// A record whose own commit failed is in the log all the same, and its producer is told so.
+#[test]
+fn a_failed_commit_is_the_tickets_error_not_the_appends() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, _injector) = failing(Kind::Timed(Io::Positioned), root.path(), Call::Write);
+    let ticket = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
+    assert!(matches!(ticket.wait(), Err(AckError::Poisoned(_))));
+}

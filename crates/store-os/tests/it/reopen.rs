@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use store_core::{LogOffset, QueueOffset, SegmentSize};
-use store_os::{Appended, Io, LogOptions, OpenError};
+use store_os::{Appended, Io, Log, LogOptions, OpenError};
 
 use crate::support::{Kind, body, put, queue, read_all, small};
 
@@ -23,11 +23,23 @@ fn patch(root: &Path, at: u64, bytes: &[u8]) {
 
 /// A closed log of `count` records.
 fn filled(root: &Path, count: u64) -> Vec<Appended> {
+    let (log, appended) = written(root, count);
+    log.close().unwrap();
+    appended
+}
+
+/// A log of `count` records whose process went away.
+fn abandoned(root: &Path, count: u64) -> Vec<Appended> {
+    let (log, appended) = written(root, count);
+    log.abandon();
+    appended
+}
+
+fn written(root: &Path, count: u64) -> (Log, Vec<Appended>) {
     let log = KIND.open(root, small());
     let handle = queue(&log, "T");
     let appended = (0..count).map(|number| put(&log, &handle, &body(number))).collect();
-    log.close().unwrap();
-    appended
+    (log, appended)
 }
 
 #[test]
@@ -68,7 +80,7 @@ fn a_log_is_reopened_after_every_single_append() {
 fn a_tail_torn_at_any_byte_is_cut_and_stays_cut() {
     for cut in [1, 4, 8, 20, 36, 40, 91] {
         let root = tempfile::tempdir().unwrap();
-        let appended = filled(root.path(), 30);
+        let appended = abandoned(root.path(), 30);
         let last = appended[29];
         let torn = [0_u8; 2048];
         let keep = last.offset.get() + cut;
@@ -88,7 +100,7 @@ fn a_tail_torn_at_any_byte_is_cut_and_stays_cut() {
 #[test]
 fn records_behind_a_cut_never_come_back() {
     let root = tempfile::tempdir().unwrap();
-    let appended = filled(root.path(), 30);
+    let appended = abandoned(root.path(), 30);
     let last = appended[29];
     // The last record is torn, and a copy of it, whole, stands right behind: stale bytes that a
     // recovery which only moves positions would run into after the next append.
@@ -124,7 +136,7 @@ fn damage_with_valid_records_behind_is_refused_and_nothing_is_changed() {
             Err(OpenError::Damage { path: named, at, resumes_at, .. }) => {
                 assert_eq!(named, path);
                 assert_eq!(at, appended[victim].offset);
-                assert_eq!(resumes_at, appended[victim + 1].offset);
+                assert_eq!(resumes_at, Some(appended[victim + 1].offset));
             }
             other => panic!("record {victim}: {other:?}"),
         }
@@ -160,9 +172,96 @@ fn a_record_of_a_later_version_is_no_torn_tail() {
 }
 
 #[test]
+fn a_closed_log_has_no_torn_tail() {
+    let root = tempfile::tempdir().unwrap();
+    let last = filled(root.path(), 10)[9];
+    patch(root.path(), last.offset.get() + 90, &[0xFF; 3]);
+    let before = files(root.path());
+    match KIND.try_open(root.path(), small()).map(|_| ()) {
+        Err(OpenError::Damage { at, resumes_at: None, .. }) => assert_eq!(at, last.offset),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(files(root.path()), before, "something was changed");
+}
+
+#[test]
+fn records_of_a_later_version_behind_a_bad_one_are_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let appended = abandoned(root.path(), 30);
+    // The last two become version 2, the one before them is torn.
+    for later in &appended[28..] {
+        patch(root.path(), later.offset.get() + 7, &[0xAB]);
+    }
+    patch(root.path(), appended[27].offset.get() + 90, &[0xFF; 3]);
+    let before = files(root.path());
+    match KIND.try_open(root.path(), small()).map(|_| ()) {
+        Err(OpenError::Damage { resumes_at, .. }) => {
+            assert_eq!(resumes_at, Some(appended[28].offset));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(files(root.path()), before, "something was changed");
+}
+
+#[test]
+fn what_is_no_part_of_this_log_is_neither_cut_nor_removed() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 60);
+    let last = files(root.path()).len() as u64 * 16384;
+    // A segment restored under a wrong name.
+    fs::copy(segment(root.path(), 0), segment(root.path(), last)).unwrap();
+    let before = files(root.path());
+    let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+    assert!(
+        matches!(refused, OpenError::Damage { .. } | OpenError::UnknownFile { .. }),
+        "{refused:?}"
+    );
+    assert_eq!(files(root.path()), before, "something was changed");
+    // Foreign bytes under a segment's name.
+    fs::write(segment(root.path(), last), vec![7; 16384]).unwrap();
+    let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+    assert_eq!(refused, OpenError::UnknownFile { path: segment(root.path(), last) });
+    assert!(segment(root.path(), last).exists());
+    // A name past the last offset, and a directory under a segment's name.
+    fs::remove_file(segment(root.path(), last)).unwrap();
+    for name in ["18446744073709535232", "00000000000001638400"] {
+        let path = root.path().join("commitlog").join(name);
+        if name.starts_with('1') {
+            fs::write(&path, vec![0; 16384]).unwrap();
+        } else {
+            fs::create_dir(&path).unwrap();
+        }
+        let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+        assert_eq!(refused, OpenError::UnknownFile { path: path.clone() });
+        if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }.unwrap();
+    }
+    assert_eq!(KIND.open(root.path(), small()).recovery().records, 60);
+}
+
+#[test]
+fn a_long_log_holds_few_descriptors_and_is_read_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let log = KIND.open(root.path(), small());
+    let handle = queue(&log, "T");
+    let count = 400;
+    for number in 0..count {
+        put(&log, &handle, &vec![u8::try_from(number % 251).unwrap(); 7000]);
+    }
+    let open = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+        .filter(|path| path.starts_with(root.path()))
+        .count();
+    assert!(open < 20, "{open} descriptors for {} segments", files(root.path()).len());
+    assert_eq!(read_all(&log).len(), count);
+    log.close().unwrap();
+    assert_eq!(KIND.open(root.path(), small()).recovery().records, count as u64);
+}
+
+#[test]
 fn a_roll_that_was_cut_short_is_continued() {
     let root = tempfile::tempdir().unwrap();
-    let appended = filled(root.path(), 30);
+    let appended = abandoned(root.path(), 30);
     let second = appended.iter().find(|appended| appended.offset.get() == 16384).unwrap();
     // The blank is there, the next segment is all zero, as after a crash between the two.
     for start in [16384, 32768] {
