@@ -50,7 +50,7 @@ impl Nanos {
 /// Whether a producer waits for what its strategy promises (RocketMQ's property `WAIT`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Wait {
-    /// Acknowledge at once (`WAIT=false`).
+    /// Acknowledge without waiting for a sync (`WAIT=false`).
     No,
     /// Acknowledge when the strategy's promise holds.
     #[default]

@@ -105,10 +105,11 @@ impl GroupCommit {
 }
 
 impl FlushStrategy for GroupCommit {
-    /// A producer that waits is told when its record is flushed, any other at once.
+    /// A producer that waits is told when its record is flushed, any other when the page cache has
+    /// it: RocketMQ's `WAIT=false` survives a crash of the process too.
     fn ack(&self, wait: Wait) -> AckAt {
         match wait {
-            Wait::No => AckAt::Wrote,
+            Wait::No => AckAt::Committed,
             Wait::Yes => AckAt::Flushed,
         }
     }
@@ -260,7 +261,7 @@ mod tests {
     fn who_waits_is_told_when_flushed_and_any_other_at_once() {
         let strategy = GroupCommit::default();
         assert_eq!(strategy.ack(Wait::Yes), AckAt::Flushed);
-        assert_eq!(strategy.ack(Wait::No), AckAt::Wrote);
+        assert_eq!(strategy.ack(Wait::No), AckAt::Committed);
         assert_eq!(strategy.timeout(), Some(ms(5000)));
     }
 
