@@ -95,10 +95,11 @@ pub fn measure(
     let log = strategy::open(&root, &settings, setting.segment_bytes, observer)
         .with_context(|| format!("strategy {}", strategy.name))?;
     let message_bytes = usize::try_from(workload.message_bytes)?;
+    let has_interval = strategy::interval(&settings).is_some();
     let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes));
     let (window, produced) = thread::scope(|scope| {
         let producers = load.start(scope, &log);
-        let window = watch(setting, &load, &log, &recorder);
+        let window = watch(setting, &load, &log, &recorder, has_interval);
         load.stop(window.as_ref().map_or_else(now, |window| window.end));
         let produced: Vec<Produced> = producers
             .into_iter()
@@ -148,7 +149,13 @@ struct Window {
 }
 
 /// Lets the load warm up, then watches it until the time or the bytes are used up.
-fn watch(setting: &Setting<'_>, load: &Load, log: &Log, recorder: &Recorder) -> Option<Window> {
+fn watch(
+    setting: &Setting<'_>,
+    load: &Load,
+    log: &Log,
+    recorder: &Recorder,
+    has_interval: bool,
+) -> Option<Window> {
     let mut watcher = Watcher { load, samples: Vec::new(), next_dirty: Nanos::new(0), dirty: None };
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
@@ -173,15 +180,19 @@ fn watch(setting: &Setting<'_>, load: &Load, log: &Log, recorder: &Recorder) -> 
     let start = watcher.sample();
     load.measure(start.from);
     watcher.dirty = vmstat::sample();
+    // A strategy with an interval has shown what it risks only after two syncs; on a slow disk they
+    // take longer than the planned time.
+    let syncs_wanted = if has_interval { 2 } else { 0 };
+    let seen_enough = || recorder.flushes_since(start.from) >= syncs_wanted;
     let end = start.from.after(nanos(setting.measure));
+    let latest = start.from.after(nanos(setting.measure.saturating_mul(LONGER)));
     let mut ended_by = EndedBy::Time;
-    while now() < end {
+    while now() < end || (now() < latest && !seen_enough()) {
         if stop() {
             return None;
         }
         watcher.tick();
-        let enough = log.marks().wrote().since(wrote) >= setting.soft_bytes
-            && recorder.flushes_since(start.from) >= 2;
+        let enough = log.marks().wrote().since(wrote) >= setting.soft_bytes && seen_enough();
         if enough || written() >= setting.hard_bytes {
             ended_by = EndedBy::Bytes;
             break;
@@ -504,6 +515,9 @@ impl Evidence {
         }
     }
 }
+
+/// How many times the planned time a cell may take to see two syncs.
+const LONGER: u32 = 2;
 
 /// How long a cell waits for its first acknowledgement and segment.
 const PATIENCE: Duration = Duration::from_secs(5);

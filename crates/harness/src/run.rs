@@ -120,6 +120,13 @@ pub fn run_any_build(
         );
     }
     let limits = Limits::new(&order.sweep, &environment, &probe)?;
+    let one_block = block_time(&order.sweep);
+    ensure!(
+        one_block <= order.sweep.budget,
+        "one block takes about {} s and run.budget_s allows {} s: allow more, or measure less",
+        one_block.as_secs() + 1,
+        order.sweep.budget.as_secs()
+    );
     let started_at_ms = wall_ms();
     let name = run_name(started_at_ms, &order.sweep.name, &environment.host_hash);
     let output = Output::create(&order.results, &name)?;
@@ -167,7 +174,7 @@ impl Limits {
         let seconds = sweep.measure.as_secs_f64();
         // What is unsynced when a cell ends may have to be written out then; on a slow disk that
         // must not take much longer than the cell.
-        let by_disk = round(float(probe.write_bytes_per_s) * seconds * 1.5);
+        let by_disk = round(float(probe.write_bytes_per_s) * seconds * 3.0);
         let by_memory = environment.memory_bytes.unwrap_or(u64::MAX) / 4;
         // Segments made ahead, the one at the end, and the file of the raw loop.
         let beside = 3 * sweep.segment_bytes + raw::FILE_BYTES;
@@ -206,6 +213,15 @@ enum Item<'a> {
     Strategy(&'a Strategy, &'a Workload, u32),
 }
 
+fn cells_per_block(sweep: &Sweep) -> u32 {
+    u32::try_from(block(sweep, 0).len()).unwrap_or(u32::MAX)
+}
+
+/// About how long a block takes.
+fn block_time(sweep: &Sweep) -> Duration {
+    (sweep.warmup + sweep.measure + AROUND_A_CELL).saturating_mul(cells_per_block(sweep))
+}
+
 /// A block's cells in the order of its seed: each cell once in every block.
 fn block(sweep: &Sweep, block: u32) -> Vec<Item<'_>> {
     let mut items: Vec<Item<'_>> = cells(sweep)
@@ -224,9 +240,8 @@ fn plan(
     probe: Probe,
 ) -> Plan {
     let sweep = &order.sweep;
-    let cells = u32::try_from(block(sweep, 0).len()).unwrap_or(u32::MAX) * sweep.blocks;
-    let each = sweep.warmup + sweep.measure + AROUND_A_CELL;
-    let estimated = each.saturating_mul(cells).min(sweep.budget);
+    let cells = cells_per_block(sweep) * sweep.blocks;
+    let estimated = block_time(sweep).saturating_mul(sweep.blocks).min(sweep.budget);
     Plan {
         path: output.path().to_owned(),
         cells,

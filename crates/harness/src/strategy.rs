@@ -108,10 +108,11 @@ pub fn open(
 
 fn with(options: LogOptions, io: profile::Io, prealloc: profile::Prealloc) -> LogOptions {
     LogOptions {
-        io: match io {
+        io: Some(match io {
             profile::Io::Mapped => Io::Mapped,
             profile::Io::Positioned => Io::Positioned,
-        },
+        }),
+        prefault: true,
         preallocate: match prealloc {
             profile::Prealloc::Fallocate => Preallocate::Fallocate,
             profile::Prealloc::Zero => Preallocate::Zero,

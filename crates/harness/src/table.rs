@@ -255,7 +255,7 @@ fn footnotes(
             "!",
             "page-cache absorbed: the dirty limit was not reached, not a sustained rate".to_owned(),
         ),
-        (rough, "~", "from fewer than 100/(1-q) values".to_owned()),
+        (rough, "~", "too few values for a firm percentile".to_owned()),
         (some, "", "lost: age of the oldest message at risk and log bytes, p99 of time".to_owned()),
         (
             some,

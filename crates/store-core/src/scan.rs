@@ -1,5 +1,7 @@
 //! Walking a segment record by record, as recovery does: what stands here, and is it to be trusted?
 
+use core::fmt;
+
 use crate::{BLANK_LEN, DecodeError, Frame, LogOffset, Magic, RecordView, decode, length_u64};
 
 /// What a scan finds at a position.
@@ -50,6 +52,23 @@ pub enum Invalid {
     },
     /// Zeroes: space that was never written.
     Unwritten,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BlankLength { declared, rest } => {
+                write!(f, "a blank of {declared} bytes where {rest} are left")
+            }
+            Self::BodyCrc { stored } => write!(f, "the body's checksum is not {stored:#010x}"),
+            Self::Decode(error) => error.fmt(f),
+            Self::PastSegment { len, rest } => {
+                write!(f, "a record of {len} bytes where {rest} are left")
+            }
+            Self::Place { stored } => write!(f, "a record that says it stands at {stored}"),
+            Self::Unwritten => f.write_str("never written"),
+        }
+    }
 }
 
 /// Looks at the frame at `at`, which is the first byte of `window`; `rest` bytes, of which the

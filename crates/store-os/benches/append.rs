@@ -46,8 +46,8 @@ fn append(
 
 fn all(criterion: &mut Criterion) {
     let segment_size = SegmentSize::new(64 << 20).expect("64 MiB");
-    let mapped = LogOptions { segment_size, ..LogOptions::default() };
-    let positioned = LogOptions { io: Io::Positioned, ..mapped.clone() };
+    let mapped = LogOptions { segment_size, prefault: true, ..LogOptions::default() };
+    let positioned = LogOptions { io: Some(Io::Positioned), ..mapped.clone() };
     let zeroed = LogOptions { preallocate: Preallocate::Zero, ..positioned.clone() };
     append(criterion, "flush-realtime", &mapped, &FlushRealtime::default());
     append(criterion, "commit-realtime", &positioned, &CommitRealtime::default());

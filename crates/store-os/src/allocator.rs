@@ -30,7 +30,8 @@ impl Shared {
         if tail.closed || tail.next.is_some() {
             return None;
         }
-        Some(tail.active.as_ref().map_or(tail.wrote, |active| active.end()))
+        let start = tail.active.as_ref().map_or(tail.wrote, |active| active.end());
+        start.checked_add(self.options.segment_size.bytes()).map(|_| start)
     }
 
     fn deliver(&self, start: LogOffset) {

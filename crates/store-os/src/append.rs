@@ -12,6 +12,7 @@ use store_core::{
 };
 
 use crate::clock::{monotonic, wall};
+use crate::driver::commit_in_append;
 use crate::error::{AppendError, Error};
 use crate::map::{FileWriter, Writer};
 use crate::segment::Segment;
@@ -310,7 +311,8 @@ impl Shared {
                 Placement::Fits { at } => (None, at),
                 Placement::Roll { blank_len, at, .. } => (Some(blank_len), at),
             };
-            if at.checked_add(u64::from(len)).is_none() {
+            let size = self.options.segment_size;
+            if size.start_of(at).checked_add(size.bytes()).is_none() {
                 return Err(AppendError::OffsetsExhausted);
             }
             let Some(obstacle) = tail.obstacle(blank, len) else {
@@ -326,6 +328,15 @@ impl Shared {
                 && let Some(error) = &tail.refused
             {
                 return Err(AppendError::Segment(error.clone()));
+            }
+            if obstacle == Obstacle::Space && !self.answers.uses_commit {
+                // The lane that commits may be in a sync, which no append waits for.
+                let wrote = tail.wrote;
+                drop(tail);
+                // A failure poisons the log, which the next round tells.
+                let _ = commit_in_append(self, wrote);
+                tail = self.tail();
+                continue;
             }
             // Asked for even if this append does not wait: a later one may find it.
             match obstacle {

@@ -74,7 +74,7 @@ impl Shared {
                 Step::Record(view) => return Ok(Some(view.as_bytes().len())),
                 Step::More { needed } => wanted = needed,
                 Step::Invalid(found) => {
-                    return Err(ReadError::NotARecord { at, found: format!("{found:?}") });
+                    return Err(ReadError::NotARecord { at, found: found.to_string() });
                 }
             }
         }

@@ -23,6 +23,10 @@ pub(crate) struct Directory {
 impl Directory {
     /// Makes the directory if it is missing, and takes its lock.
     pub(crate) fn own(root: &Path) -> Result<Self, OpenError> {
+        // Segments are opened again later, from wherever the process is then.
+        let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+        let root =
+            &std::path::absolute(root).map_err(|error| Error::from_std(Op::Open, root, &error))?;
         let segments = root.join("commitlog");
         std::fs::create_dir_all(&segments)
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
@@ -30,10 +34,14 @@ impl Directory {
         // Each time, because a crash may have come between making a directory and syncing its entry.
         sync_directory(root)?;
         for ancestor in root.ancestors().skip(1) {
-            let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
-            // Directories that existed long ago may not be ours to open.
-            if sync_directory(ancestor).is_err() {
-                break;
+            match sync_directory(ancestor) {
+                Ok(()) => {}
+                // Not ours to open, so not ours to make: it was there before.
+                Err(Error {
+                    source: Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::INVAL,
+                    ..
+                }) => break,
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(Self { root: root.to_owned(), segments, lock: Mutex::new(Some(lock)) })

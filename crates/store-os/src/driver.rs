@@ -73,7 +73,7 @@ impl Shared {
         if self.progress.poison().is_some() || self.stop.load(Ordering::SeqCst) {
             return Acted::Not(Rest::Stop);
         }
-        if self.commits_for_room(lane) && self.commit_wanted.swap(false, Ordering::SeqCst) {
+        if lane == Lane::Commit && self.commit_wanted.swap(false, Ordering::SeqCst) {
             // Appends wait for staging space, whatever the strategy thinks of committing now.
             return match self.commit_through(self.progress.wrote()) {
                 Ok(()) => {

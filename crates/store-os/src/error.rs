@@ -109,8 +109,8 @@ impl std::error::Error for Poison {}
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A bad record that is no torn tail: valid records lie behind it, or the log was closed
-    /// properly, or a whole record says that it stands elsewhere. It was not cut.
+    /// A bad record that is no torn tail: valid records lie behind it, or it is whole and says that
+    /// it stands elsewhere. It was not cut.
     Damage {
         /// The segment's file.
         path: PathBuf,
@@ -175,8 +175,8 @@ impl fmt::Display for OpenError {
             }
             Self::Locked { path } => write!(
                 f,
-                "{} is locked: another process uses this store; stop it or choose another \
-                 directory",
+                "{} is locked: another process, or another log of this one, uses this store; stop \
+                 it or choose another directory",
                 path.display()
             ),
             Self::MissingSegment { path } => {

@@ -127,6 +127,8 @@ impl Shared {
     /// Gives back what segments hold that take no more appends and need no more syncs: the maps,
     /// and behind the newest few the descriptors too.
     fn retire_segments(&self, flushed: LogOffset) {
+        // Unmapping a segment takes a while, so not under the lock that appends take to roll.
+        let mut given_back = Vec::new();
         let mut segments = self.segments();
         let newest_full = segments.iter().rposition(|segment| segment.end() <= flushed);
         let Some(newest_full) = newest_full else { return };
@@ -134,11 +136,15 @@ impl Shared {
             let keeps_file = newest_full - index < OPEN_FULL_SEGMENTS;
             let retired = segments[index].retired(keeps_file);
             match retired {
-                Some(retired) => segments[index] = Arc::new(retired),
+                Some(retired) => {
+                    given_back.push(std::mem::replace(&mut segments[index], Arc::new(retired)));
+                }
                 None if keeps_file => {}
                 None => break,
             }
         }
+        drop(segments);
+        drop(given_back);
     }
 }
 

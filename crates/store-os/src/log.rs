@@ -67,28 +67,13 @@ impl Log {
     /// cut, nothing else is changed.
     pub fn open(
         root: &Path,
-        options: LogOptions,
+        mut options: LogOptions,
         strategy: impl FlushStrategy + Send + 'static,
     ) -> Result<Self, OpenError> {
-        options.check()?;
         let answers = Answers::of(&strategy);
-        if options.io == Io::Mapped && strategy.uses(Lane::Commit) {
-            return Err(OpenError::Options {
-                reason: "a strategy with a commit lane needs Io::Positioned: mapped bytes are \
-                         committed at once"
-                    .into(),
-            });
-        }
         let directory = Directory::own(root)?;
-        if options.io == Io::Mapped && crate::directory::copies_on_write(directory.segments())? {
-            return Err(OpenError::Options {
-                reason: format!(
-                    "{}: a store into a mapping can die for want of space on a file system that \
-                     copies on write; use Io::Positioned",
-                    directory.segments().display()
-                ),
-            });
-        }
+        let can_map = Self::can_map(directory.segments())?;
+        options.resolve(&strategy, can_map)?;
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
         let recovered = recover(&directory, &options, |topic, queue, offset| {
@@ -356,7 +341,7 @@ fn build(
     recovered: Recovered,
 ) -> Result<Shared, Error> {
     let end = recovered.report.end;
-    let (sink, staged) = match options.io {
+    let (sink, staged) = match options.io() {
         Io::Mapped => (Sink::Mapped(recovered.writer), None),
         Io::Positioned => {
             let (writer, reader) = ring(options.staging_bytes, end.get())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_core::{LogOffset, Nanos, SegmentSize};
+use store_core::{AckAt, FlushStrategy, Lane, LogOffset, Nanos, SegmentSize, Wait};
 
 use crate::error::OpenError;
 use crate::faults::Injected;
@@ -30,22 +30,29 @@ pub enum Preallocate {
 
 /// Options of a log; [`Default`] is RocketMQ's layout.
 ///
-/// `#[non_exhaustive]` in effect: make one with `LogOptions { …, ..LogOptions::default() }`.
+/// Make one with `LogOptions { …, ..LogOptions::default() }`.
 #[derive(Clone)]
 pub struct LogOptions {
-    /// Size of each segment (`mappedFileSizeCommitLog`); a log keeps the one it was made with.
+    /// Size of each segment (`mappedFileSizeCommitLog`); a log keeps the one it was made with, and
+    /// has one ahead. Default 1 GiB, as RocketMQ has it.
     pub segment_size: SegmentSize,
-    /// How appends reach the page cache.
-    pub io: Io,
-    /// How segments are made ready.
+    /// How appends reach the page cache. Default `None`: positioned where the strategy acknowledges
+    /// what is flushed or staged, and where nothing can be mapped ([`Log::can_map`]); else mapped.
+    ///
+    /// [`Log::can_map`]: crate::Log::can_map
+    pub io: Option<Io>,
+    /// How segments are made ready. Default `Fallocate`; group commit syncs faster with `Zero`, which
+    /// writes each segment once before it is used.
     pub preallocate: Preallocate,
-    /// Whether a mapped segment's pages are faulted in before it takes appends.
+    /// Whether a mapped segment's pages are faulted in before it takes appends, which makes all of
+    /// them dirty. Default `false`: the first append to each page faults.
     pub prefault: bool,
     /// Size of the staging buffer with [`Io::Positioned`], in bytes. Full, it makes appends wait.
+    /// Default 64 MiB.
     pub staging_bytes: u64,
-    /// Longest body accepted, in bytes (`maxMessageSize`).
+    /// Longest body accepted, in bytes (`maxMessageSize`). Default 4 MiB.
     pub max_message_bytes: usize,
-    /// How long an append waits at most for a segment or for staging space.
+    /// How long an append waits at most for a segment or for staging space. Default 5 s.
     pub append_timeout: Duration,
     /// Told of every commit and flush; must be quick, it is called by the lanes.
     pub observer: Option<Arc<dyn Observer>>,
@@ -70,9 +77,9 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             segment_size: SegmentSize::ROCKETMQ_DEFAULT,
-            io: Io::Mapped,
+            io: None,
             preallocate: Preallocate::Fallocate,
-            prefault: true,
+            prefault: false,
             staging_bytes: 64 << 20,
             max_message_bytes: 4 << 20,
             append_timeout: Duration::from_secs(5),
@@ -90,11 +97,37 @@ impl LogOptions {
         by_message.min(u64::from(self.segment_size.max_record_len()))
     }
 
-    /// Checks what the types cannot.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    /// How appends reach the page cache, once the log is being opened.
+    pub(crate) fn io(&self) -> Io {
+        self.io.expect("chosen by `resolve`")
+    }
+
+    /// Chooses `io` where the caller did not, and checks what the types cannot.
+    pub(crate) fn resolve(
+        &mut self,
+        strategy: &dyn FlushStrategy,
+        can_map: bool,
+    ) -> Result<(), OpenError> {
+        let refuse = |reason: &str| Err(OpenError::Options { reason: reason.to_owned() });
+        let positioned =
+            strategy.uses(Lane::Commit) || strategy.ack(Wait::Yes) == AckAt::Flushed || !can_map;
+        let chosen = if positioned { Io::Positioned } else { Io::Mapped };
+        let io = *self.io.get_or_insert(chosen);
+        if io == Io::Mapped && strategy.uses(Lane::Commit) {
+            return refuse(
+                "a strategy with a commit lane needs Io::Positioned: mapped bytes are committed at \
+                 once",
+            );
+        }
+        if io == Io::Mapped && !can_map {
+            return refuse(
+                "a store into a mapping can die for want of space on a file system that copies on \
+                 write; use Io::Positioned",
+            );
+        }
         // A roll takes a blank that is shorter than the record behind it, and the record.
         let needed = 2 * self.max_record_len() + 8;
-        if self.io == Io::Positioned && self.staging_bytes < needed {
+        if io == Io::Positioned && self.staging_bytes < needed {
             return Err(OpenError::Options {
                 reason: format!(
                     "staging_bytes is {}, but a message of max_message_bytes {} needs {needed}",

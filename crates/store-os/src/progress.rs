@@ -180,13 +180,17 @@ impl Progress {
         deadline: Option<Nanos>,
         waker: &Waker,
     ) {
-        let mut sleepers = self.sleepers();
         let place = (end, ticket);
+        // Cloning and dropping a waker may run anything too, so neither under the lock.
+        let waker = waker.clone();
+        let mut sleepers = self.sleepers();
         if let Some(sleeper) = sleepers.by_end.get_mut(&place) {
-            sleeper.waker.clone_from(waker);
+            let replaced = std::mem::replace(&mut sleeper.waker, waker);
+            drop(sleepers);
+            drop(replaced);
             return;
         }
-        sleepers.by_end.insert(place, Sleeper { deadline, waker: waker.clone() });
+        sleepers.by_end.insert(place, Sleeper { deadline, waker });
         let Some(deadline) = deadline else { return };
         sleepers.by_deadline.insert((deadline, place));
         let is_earliest = sleepers.by_deadline.first() == Some(&(deadline, place));
@@ -198,7 +202,8 @@ impl Progress {
 
     /// Forgets a future that was dropped.
     pub(crate) fn unregister(&self, ticket: u64, end: LogOffset) {
-        self.sleepers().remove((end, ticket));
+        let waker = self.sleepers().remove((end, ticket));
+        drop(waker);
     }
 
     /// Wakes the futures whose deadline has passed, and gives the next deadline.
@@ -213,7 +218,7 @@ impl Progress {
             }
         };
         drop(sleepers);
-        woken.into_iter().for_each(Waker::wake);
+        wake_each(woken);
         next
     }
 
@@ -239,10 +244,17 @@ impl Progress {
         }
         // A waker may run anything, so not under the lock.
         drop(sleepers);
-        woken.into_iter().for_each(Waker::wake);
+        wake_each(woken);
     }
 
     fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes each, whatever one of them does: the others are registered nowhere any more.
+fn wake_each(wakers: Vec<Waker>) {
+    for waker in wakers {
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
     }
 }

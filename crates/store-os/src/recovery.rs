@@ -157,8 +157,6 @@ fn length(path: &Path) -> Result<u64, Error> {
 struct Torn {
     at: LogOffset,
     found: Invalid,
-    /// A record begins there and the log was closed, so that it was whole then: no torn tail.
-    was_whole: bool,
 }
 
 struct Scan<'a> {
@@ -201,10 +199,7 @@ impl Scan<'_> {
                 }
                 Step::Invalid(found) => {
                     refuse_at_sight(segment, at, &self.buffer[window.clone()], found)?;
-                    let probe = self.buffer[window].first_chunk();
-                    let was_whole =
-                        !self.unclean && probe.is_some_and(|probe| record_at(probe, at));
-                    return Ok(Some(Torn { at, found, was_whole }));
+                    return Ok(Some(Torn { at, found }));
                 }
             }
         }
@@ -229,11 +224,8 @@ impl Scan<'_> {
         for segment in &segments[index..] {
             stray.push(self.search(segment, torn, &segments[index])?);
         }
-        if torn.was_whole {
-            let (path, found) = (segments[index].path().to_owned(), format!("{:?}", torn.found));
-            return Err(OpenError::Damage { path, at: torn.at, resumes_at: None, found });
-        }
-        // Nor has a log that was closed anything in segments behind its last record.
+        // A log that was closed has nothing in segments behind its last record. (Behind it in its own
+        // segment it may: RocketMQ cuts a torn tail without overwriting it.)
         let foreign = stray.iter().zip(&segments[index..]).find(|(last, segment)| {
             let is_behind = torn.at <= segment.start;
             !self.unclean && is_behind && last.is_some()
@@ -280,7 +272,7 @@ impl Scan<'_> {
                             path: damaged.path().to_owned(),
                             at: torn.at,
                             resumes_at: Some(place),
-                            found: format!("{:?}", torn.found),
+                            found: torn.found.to_string(),
                         });
                     }
                 }
@@ -329,7 +321,7 @@ fn refuse_at_sight(
         }
         Invalid::Place { .. } => match store_core::decode(window) {
             Ok(store_core::Frame::Record(view)) if view.body_crc_matches() => {
-                let found = format!("{found:?}");
+                let found = found.to_string();
                 Err(OpenError::Damage { path: path(), at, resumes_at: None, found })
             }
             _ => Ok(()),

@@ -99,7 +99,7 @@ impl Segment {
         start: LogOffset,
         options: &LogOptions,
     ) -> Result<(Self, Option<FileWriter>), Error> {
-        let (map, writer) = match options.io {
+        let (map, writer) = match options.io() {
             Io::Positioned => (None, None),
             Io::Mapped => {
                 let len = usize::try_from(options.segment_size.bytes())

@@ -153,15 +153,10 @@ impl Shared {
         }
     }
 
-    /// Makes the lane that commits do so now, because appends wait for staging space.
+    /// Makes the commit lane commit now, because appends wait for staging space.
     pub(crate) fn hurry_commit(&self) {
         self.commit_wanted.store(true, Ordering::SeqCst);
-        self.wake(if self.answers.uses_commit { Lane::Commit } else { Lane::Flush });
-    }
-
-    /// Whether `lane` is the one that commits when appends wait for staging space.
-    pub(crate) fn commits_for_room(&self, lane: Lane) -> bool {
-        self.answers.uses_commit == (lane == Lane::Commit)
+        self.wake(Lane::Commit);
     }
 
     /// The append rolled into `tail.active`: makes it known to flushes and readers, and wakes the

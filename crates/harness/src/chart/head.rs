@@ -86,7 +86,7 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
         entries.push((Sign::Mark(row.kind), name));
     }
     if rows.iter().any(|row| is_strategy(row.kind) && row.figures.is_some()) {
-        entries.push((Sign::Frontier, "frontier of the strategies".to_owned()));
+        entries.push((Sign::Frontier, "frontier of what was seen whole".to_owned()));
     }
     if rows.iter().any(|row| row.refused.is_some()) {
         entries.push((Sign::Hollow, "hollow: invalid".to_owned()));

@@ -29,7 +29,7 @@ impl Reader {
         let blocks = self.integer(&run, "blocks", 1..=100, 3);
         let seed = self.integer(&run, "seed", 0..=u64::MAX, 42);
         let warmup = self.millis(&run, "warmup_ms", 0..=600_000, 300);
-        let measure = self.millis(&run, "measure_ms", 1..=3_600_000, 1_500);
+        let measure = self.millis(&run, "measure_ms", 1..=3_600_000, 1_200);
         let budget_s = self.integer(&run, "budget_s", 1..=604_800, 110);
         let log = self.keys("log", shape.log.as_ref(), &["segment_bytes"]);
         let segment_bytes = self.size(&log, "segment_bytes", 4096..=2_147_483_647, 128 << 20);

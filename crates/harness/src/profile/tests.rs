@@ -56,7 +56,7 @@ fn the_quick_profile_says_what_the_defaults_are() {
     assert_eq!((quick.blocks, quick.seed, quick.segment_bytes), (3, 42, 128 << 20));
     assert_eq!(
         (quick.warmup, quick.measure),
-        (Duration::from_millis(300), Duration::from_millis(1500))
+        (Duration::from_millis(300), Duration::from_millis(1200))
     );
     assert_eq!(quick.budget, Duration::from_secs(110));
     let workload = &quick.workloads[..];

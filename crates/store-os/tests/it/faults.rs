@@ -140,7 +140,7 @@ fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
     let injector = Injector::new();
     let config = Config { timeout: Nanos::from_millis(20), ..Config::default() };
     let strategy = GroupCommit::new(config).unwrap();
-    let options = LogOptions { io: Io::Positioned, ..with_faults(small(), &injector) };
+    let options = LogOptions { io: Some(Io::Positioned), ..with_faults(small(), &injector) };
     let log = Log::open(root.path(), options, strategy).unwrap();
     let handle = queue(&log, "T");
     injector.hold(Call::Sync);
@@ -217,7 +217,7 @@ fn commits_and_syncs_beside_each_other_keep_the_marks_in_order() {
         ..flush_realtime::Config::default()
     };
     let strategy = flush_realtime::FlushRealtime::new(config).unwrap();
-    let options = LogOptions { io: Io::Positioned, ..small() };
+    let options = LogOptions { io: Some(Io::Positioned), ..small() };
     let log = Log::open(root.path(), options, strategy).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -250,7 +250,7 @@ impl store_os::Observer for Panics {
 fn a_panic_in_a_lane_poisons_the_log_and_hangs_nobody() {
     for io in [Io::Positioned, Io::Mapped] {
         let root = tempfile::tempdir().unwrap();
-        let options = LogOptions { io, observer: Some(Arc::new(Panics)), ..small() };
+        let options = LogOptions { io: Some(io), observer: Some(Arc::new(Panics)), ..small() };
         let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
         let handle = queue(&log, "T");
         // In the lane's thread. The sync itself succeeded, so the first record is acknowledged.
@@ -295,7 +295,7 @@ fn a_full_staging_buffer_is_committed_whatever_the_strategy_would_wait_for() {
         ..commit_realtime::Config::default()
     };
     let strategy = commit_realtime::CommitRealtime::new(config).unwrap();
-    let options = LogOptions { io: Io::Positioned, ..small() };
+    let options = LogOptions { io: Some(Io::Positioned), ..small() };
     let log = Log::open(root.path(), options, strategy).unwrap();
     let handle = queue(&log, "T");
     for number in 0..300 {
@@ -312,4 +312,23 @@ fn a_failed_commit_is_the_tickets_error_not_the_appends() {
     let (log, _injector) = failing(Kind::Timed(Io::Positioned), root.path(), Call::Write);
     let ticket = log.append(&queue(&log, "T"), &Message::default(), Wait::Yes).unwrap();
     assert!(matches!(ticket.wait(), Err(AckError::Poisoned(_))));
+}
+
+/// Under group commit the flush lane commits; while it is in a sync, appends commit for themselves.
+#[test]
+fn a_stuck_sync_and_a_full_staging_buffer_delay_no_append() {
+    let root = tempfile::tempdir().unwrap();
+    let injector = Injector::new();
+    let options = LogOptions { append_timeout: Duration::from_secs(1), ..small() };
+    let log = Kind::Sync(Io::Positioned).open(root.path(), with_faults(options, &injector));
+    let handle = queue(&log, "T");
+    put(&log, &handle, b"first");
+    injector.hold(Call::Sync);
+    let message = Message { body: &[7; 1000], ..Message::default() };
+    for _ in 0..300 {
+        drop(log.append(&handle, &message, Wait::Yes).unwrap());
+    }
+    injector.let_go();
+    log.close().unwrap();
+    assert_eq!(Kind::Sync(Io::Positioned).open(root.path(), small()).recovery().records, 301);
 }

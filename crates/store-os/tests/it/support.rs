@@ -41,7 +41,7 @@ impl Kind {
             Self::Sync(io) | Self::Timed(io) => io,
             Self::Staged => Io::Positioned,
         };
-        let options = LogOptions { io, ..options };
+        let options = LogOptions { io: Some(io), ..options };
         match self {
             Self::Sync(_) => Log::open(root, options, GroupCommit::default()),
             Self::Timed(_) => Log::open(root, options, FlushRealtime::default()),

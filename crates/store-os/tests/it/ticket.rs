@@ -30,7 +30,7 @@ impl Counter {
 fn stuck(root: &std::path::Path, timeout: Nanos) -> (Log, Arc<Injector>) {
     let injector = Injector::new();
     injector.hold(Call::Sync);
-    let options = LogOptions { io: Io::Positioned, ..with_faults(small(), &injector) };
+    let options = LogOptions { io: Some(Io::Positioned), ..with_faults(small(), &injector) };
     let strategy = GroupCommit::new(Config { timeout, ..Config::default() }).unwrap();
     (Log::open(root, options, strategy).unwrap(), injector)
 }
@@ -115,4 +115,59 @@ fn a_thousand_outstanding_tickets_are_all_acknowledged() {
         ticket.wait().unwrap();
         assert!(end <= log.marks().flushed());
     }
+}
+
+/// A waker that panics, as a bug in an executor would.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        panic!("a bug in a waker");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_woken() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(5000));
+    let handle = queue(&log, "T");
+    let counter = Arc::new(Counter::default());
+    let wakers = [Waker::from(Arc::new(Bomb)), Waker::from(Arc::clone(&counter))];
+    let mut tickets = Vec::new();
+    for waker in &wakers {
+        let mut ticket = log.append(&handle, &Message::default(), Wait::Yes).unwrap();
+        assert!(pin!(&mut ticket).as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        tickets.push(ticket);
+    }
+    injector.let_go();
+    eventually("the other is woken", || counter.count() == 1);
+    log.close().unwrap();
+}
+
+/// A waker that owns another waiting ticket: dropping it takes that ticket out of the same list.
+struct Owner(
+    #[expect(dead_code, reason = "only its drop matters")] std::sync::Mutex<store_os::Ticket>,
+);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_that_owns_a_ticket_can_be_dropped_with_one() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(5000));
+    let handle = queue(&log, "T");
+    let poll = |waker: &Waker| {
+        let mut ticket = log.append(&handle, &Message::default(), Wait::Yes).unwrap();
+        assert!(pin!(&mut ticket).as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        ticket
+    };
+    let owned = poll(Waker::noop());
+    let waker = Waker::from(Arc::new(Owner(std::sync::Mutex::new(owned))));
+    let ticket = poll(&waker);
+    drop(waker);
+    drop(ticket);
+    injector.let_go();
+    log.close().unwrap();
 }
