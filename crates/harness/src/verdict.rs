@@ -61,8 +61,8 @@ pub fn conditions(env: &Environment, rows: &[Row]) -> Vec<String> {
     clauses
 }
 
-/// The raw loop does the same work in every block: by how much it varies tells how noisy the machine
-/// was while everything else was measured.
+/// The raw loop does the same work in every block: by how much it varies tells how noisy the
+/// machine was while everything else was measured.
 fn noise(rows: &[Row]) -> Option<String> {
     let raw = rows.iter().find(|row| row.kind == Kind::Raw)?;
     let rate = raw.figures?.acked_per_s;

@@ -31,7 +31,7 @@ impl Directory {
         std::fs::create_dir_all(&segments)
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
         let lock = Lock::take(root.join("lock"))?;
-        // Each time, because a crash may have come between making a directory and syncing its entry.
+        // Each time, because a crash may have come between making a directory and syncing it.
         sync_directory(root)?;
         for ancestor in root.ancestors().skip(1) {
             match sync_directory(ancestor) {

@@ -118,8 +118,8 @@ impl Shared {
 
 /// A lane's turn while it is held.
 ///
-/// A panic while acting (a bug of ours, of a strategy, an observer or a waker) must not leave the turn
-/// taken and everyone waiting: it poisons the log like a failed sync.
+/// A panic while acting (a bug of ours, of a strategy or an observer) must not leave the turn taken
+/// and everyone waiting: it poisons the log like a failed sync.
 struct Held<'a> {
     shared: &'a Shared,
     lane: Lane,

@@ -117,8 +117,8 @@ impl Log {
             .map_err(|error| Error::from_std(Op::Spawn, path, &error))
     }
 
-    /// Whether [`Io::Mapped`] is possible in `root`, which exists: not where the file system copies on
-    /// write (btrfs, bcachefs, zfs), because there a full disk would be a signal, not an error.
+    /// Whether [`Io::Mapped`] is possible in `root`, which exists: not where the file system copies
+    /// on write (btrfs, bcachefs, zfs), because there a full disk would be a signal, not an error.
     ///
     /// # Errors
     ///

@@ -41,8 +41,8 @@ pub struct LogOptions {
     ///
     /// [`Log::can_map`]: crate::Log::can_map
     pub io: Option<Io>,
-    /// How segments are made ready. Default `Fallocate`; group commit syncs faster with `Zero`, which
-    /// writes each segment once before it is used.
+    /// How segments are made ready. Default `Fallocate`; group commit syncs faster with `Zero`,
+    /// which writes each segment once before it is used.
     pub preallocate: Preallocate,
     /// Whether a mapped segment's pages are faulted in before it takes appends, which makes all of
     /// them dirty. Default `false`: the first append to each page faults.

@@ -224,8 +224,8 @@ impl Scan<'_> {
         for segment in &segments[index..] {
             stray.push(self.search(segment, torn, &segments[index])?);
         }
-        // A log that was closed has nothing in segments behind its last record. (Behind it in its own
-        // segment it may: RocketMQ cuts a torn tail without overwriting it.)
+        // A log that was closed has nothing in segments behind its last record. (Behind it in its
+        // own segment it may: RocketMQ cuts a torn tail without overwriting it.)
         let foreign = stray.iter().zip(&segments[index..]).find(|(last, segment)| {
             let is_behind = torn.at <= segment.start;
             !self.unclean && is_behind && last.is_some()
