@@ -36,11 +36,8 @@ impl Directory {
         for ancestor in root.ancestors().skip(1) {
             match sync_directory(ancestor) {
                 Ok(()) => {}
-                // Not ours to open, so not ours to make: it was there before.
-                Err(Error {
-                    source: Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::INVAL,
-                    ..
-                }) => break,
+                // Not ours to open, or nothing that can be synced: it was there before this log.
+                Err(Error { source, .. }) if NOT_OURS.contains(&source) => break,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -147,6 +144,11 @@ pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
 }
 
 const ABORT: &str = "abort";
+
+/// What syncing a directory above the store may be refused with: no right to, read-only, or a file
+/// system without such a thing.
+const NOT_OURS: [Errno; 6] =
+    [Errno::ACCESS, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM, Errno::ROFS];
 
 /// `f_type` of btrfs, bcachefs and zfs (`statfs(2)`).
 const COPY_ON_WRITE: [u32; 3] = [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1];
