@@ -28,9 +28,12 @@ impl Watch for Progress {
             plan.blocks,
         );
         say!(
-            "takes about {}; writes at most {}, {} at one time; removes it",
+            "takes about {}; writes at most {} in all, mostly far less,",
             minutes(plan.estimated),
             format::bytes(float(plan.total_bytes)),
+        );
+        say!(
+            "and at most {} at one time, which it removes again",
             format::bytes(float(plan.most_bytes)),
         );
         say!(
