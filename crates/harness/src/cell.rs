@@ -521,3 +521,169 @@ const LONGER: u32 = 2;
 
 /// How long a cell waits for its first acknowledgement and segment.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Io as ProfileIo, Prealloc};
+    use crate::results::{Level, Quantiles};
+    use store_core::LogOffset;
+
+    const MS: u64 = 1_000_000;
+    const RECORD: u64 = 100;
+
+    fn at(ms: u64) -> Nanos {
+        Nanos::new(ms * MS)
+    }
+
+    /// Ten records each millisecond; a sync begins each 10 ms, takes 2 ms and covers what was there
+    /// when it began. The window is 100 to 200 ms. Acknowledgements come after `delay_ms`.
+    fn evidence(delay_ms: u64) -> Evidence {
+        let count = |ms: u64| ms * 10;
+        let flushes = (1..=30).map(|n| FlushEvent {
+            started: at(n * 10),
+            ended: at(n * 10 + 2),
+            from: LogOffset::new(count(n * 10 - 10) * RECORD),
+            upto: LogOffset::new(count(n * 10) * RECORD),
+            records: count(n * 10),
+            syncs: 1,
+        });
+        let samples = (0..=200_u64).map(|ms| {
+            let acked = count(ms.saturating_sub(delay_ms));
+            Sample { from: at(ms), until: at(ms), acked }
+        });
+        let sampled = (1..=count(200 - delay_ms)).map(|record| Sampled {
+            end: LogOffset::new(record * RECORD),
+            acked: Nanos::new(record * MS / 10 + delay_ms * MS),
+            stands_for: 1,
+        });
+        let mut append_to_ack = times();
+        append_to_ack.record_n(MS / 10, 1000).unwrap();
+        Evidence {
+            said: None,
+            window: Window {
+                start: at(100),
+                end: at(200),
+                ended_by: EndedBy::Time,
+                appended: 1000,
+                acked: 1000,
+                samples: samples.collect(),
+                log_bytes: 1000 * RECORD,
+                device: Some(DiskCounters { write_bytes: 300_000, flush_requests: Some(10) }),
+                dirty: Dirty::default(),
+            },
+            produced: vec![Produced {
+                append_to_ack,
+                between_ns: 0,
+                outside_ns: 0,
+                sampled: sampled.collect(),
+                timeouts: 0,
+                failed: None,
+            }],
+            events: Events { commits: Vec::new(), flushes: flushes.collect() },
+            record_bytes: RECORD,
+        }
+    }
+
+    fn judged(evidence: &Evidence, settings: Settings) -> Cell {
+        let interrupted = AtomicBool::new(false);
+        let setting = Setting {
+            run: "run",
+            directory: Path::new("/nowhere"),
+            device: None,
+            emulated: false,
+            volatile_cache: true,
+            warmup: Duration::ZERO,
+            measure: Duration::from_millis(100),
+            soft_bytes: u64::MAX,
+            hard_bytes: u64::MAX,
+            segment_bytes: 1 << 20,
+            seed: 1,
+            environment_checks: &[],
+            interrupted: &interrupted,
+        };
+        let place = Place { block: 2, position: 3, producers: 1 };
+        let strategy = Strategy { name: "s".to_owned(), settings };
+        let workload = Workload { name: "w".to_owned(), message_bytes: 9, producers: vec![1] };
+        evidence.cell(&setting, &place, &strategy, &workload, 7).cell
+    }
+
+    fn timed() -> Settings {
+        Settings::FlushRealtime {
+            interval: Duration::from_millis(8),
+            least_pages: 4,
+            thorough: Duration::from_secs(10),
+            timed: true,
+            io: ProfileIo::Mapped,
+            prealloc: Prealloc::Fallocate,
+        }
+    }
+
+    fn synchronous() -> Settings {
+        Settings::GroupCommit {
+            timeout: Duration::from_secs(5),
+            gather: Duration::ZERO,
+            siblings: 5,
+            io: ProfileIo::Mapped,
+            prealloc: Prealloc::Fallocate,
+        }
+    }
+
+    #[track_caller]
+    fn near(found: f64, expect: f64) {
+        assert!((found - expect).abs() <= 0.01 * expect.abs(), "{found}, expected {expect}");
+    }
+
+    #[test]
+    fn the_figures_of_a_known_run_come_out() {
+        let cell = judged(&evidence(0), timed());
+        assert_eq!(cell.cell, "s/w/1");
+        near(cell.acked_per_s, 10_000.0);
+        near(cell.bytes_per_s, 90_000.0);
+        assert_eq!(cell.counts.flushes, 10);
+        near(cell.fsync_per_ack, 0.01);
+        let one = |quantiles: Quantiles| [quantiles.p50, quantiles.max].map(|ns| ns / MS);
+        assert_eq!(one(cell.flush_ns), [2, 2]);
+        assert_eq!((cell.messages_per_flush.min, cell.messages_per_flush.max), (100, 100));
+        near(cell.bytes_per_flush.mean, 10_000.0);
+        assert_eq!(cell.interval.configured_ns, Some(8 * MS));
+        near(float(cell.interval.achieved_p50_ns.unwrap()), 10e6);
+        near(cell.io.write_amplification.unwrap(), 3.0);
+        // At risk right before a sync ends: what came in the 12 ms since the one before began.
+        let power = cell.exposure.power;
+        assert_eq!((power.messages.max, power.bytes.max, power.age_ns.max), (120, 12_000, 12 * MS));
+        near(power.messages.mean, 70.0);
+        near(power.age_ns.mean, 7e6);
+        assert_eq!(cell.exposure.process, crate::results::Exposure::default());
+        // A record waits from 2 ms, if it came right before a sync, to 12 ms.
+        near(float(cell.ack_to_durable_ns.max), 11.9e6);
+        near(cell.ack_to_durable_ns.mean, 6.95e6);
+        near(1.0 + cell.little.closed_error_pct.unwrap(), 1.0);
+        assert!(cell.little.exposure_error_pct.unwrap().abs() < 1.0, "{:?}", cell.little);
+        assert_eq!(cell.status, Status::Valid, "{:?}", cell.validity);
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_the_latencies_are_noticed() {
+        let mut wrong = evidence(0);
+        wrong.window.acked = 3000;
+        wrong.window.appended = 3000;
+        let cell = judged(&wrong, timed());
+        let check = cell.validity.iter().find(|check| check.code == "little_closed").unwrap();
+        assert_eq!(check.level, Level::Warn, "{check:?}");
+    }
+
+    #[test]
+    fn a_strategy_that_acknowledges_before_its_sync_is_caught() {
+        let level = |delay_ms| {
+            let cell = judged(&evidence(delay_ms), synchronous());
+            let early = cell.validity.iter().find(|check| check.code == "acked_after_sync");
+            (early.unwrap().level, cell.status, cell.exposure.power.messages.max)
+        };
+        // Every record is durable 12 ms after it came, at the latest.
+        assert_eq!(level(13), (Level::Pass, Status::Valid, 0));
+        let (check, status, exposed) = level(5);
+        assert_eq!((check, status), (Level::Invalid, Status::Invalid));
+        assert!(exposed > 0);
+    }
+}

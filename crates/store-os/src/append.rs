@@ -12,7 +12,7 @@ use store_core::{
 };
 
 use crate::clock::{monotonic, wall};
-use crate::driver::commit_in_append;
+
 use crate::error::{AppendError, Error};
 use crate::map::{FileWriter, Writer};
 use crate::segment::Segment;
@@ -334,7 +334,7 @@ impl Shared {
                 let wrote = tail.wrote;
                 drop(tail);
                 // A failure poisons the log, which the next round tells.
-                let _ = commit_in_append(self, wrote);
+                let _ = self.commit_in_append(wrote);
                 tail = self.tail();
                 continue;
             }

@@ -154,8 +154,3 @@ enum Acted {
     Did,
     Not(Rest),
 }
-
-/// Turns a failed append's own commit into the log's failure.
-pub(crate) fn commit_in_append(shared: &Shared, upto: store_core::LogOffset) -> Result<(), Error> {
-    shared.commit_through(upto).inspect_err(|error| shared.fail(error.clone()))
-}

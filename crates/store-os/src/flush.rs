@@ -54,6 +54,12 @@ impl Shared {
         Ok(())
     }
 
+    /// [`commit_through`](Self::commit_through) for an append, whose failure poisons the log as a
+    /// lane's does.
+    pub(crate) fn commit_in_append(&self, upto: LogOffset) -> Result<(), Error> {
+        self.commit_through(upto).inspect_err(|error| self.fail(error.clone()))
+    }
+
     fn write_staged(&self, reader: &Reader, from: LogOffset, to: LogOffset) -> Result<(), Error> {
         for (segment, start, end) in self.pieces(from, to) {
             let mut at = start;

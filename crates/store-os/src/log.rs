@@ -14,7 +14,7 @@ use store_core::{
 use crate::append::{Appended, Queue, Queues, Sink, Tail};
 use crate::cursor::Cursor;
 use crate::directory::Directory;
-use crate::driver::commit_in_append;
+
 use crate::error::{AckError, AppendError, CloseError, Error, Op, OpenError};
 use crate::map::ring;
 use crate::options::{Io, LogOptions};
@@ -144,7 +144,8 @@ impl Log {
     /// Places a message at the end of the log. Its ticket tells when the strategy's promise holds.
     ///
     /// Blocks only while the next segment or staging space is missing, at most
-    /// [`LogOptions::append_timeout`]; never for a sync.
+    /// [`LogOptions::append_timeout`], and where it has to bring bytes to the page cache itself, as
+    /// long as the kernel takes for that; never for a sync.
     ///
     /// # Errors
     ///
@@ -191,7 +192,7 @@ impl Log {
     fn ticket(&self, appended: Appended, wait: Wait) -> Ticket {
         match self.shared.answers.ack(wait) {
             AckAt::Committed => {
-                if commit_in_append(&self.shared, appended.end()).is_err() {
+                if self.shared.commit_in_append(appended.end()).is_err() {
                     let poison = self.shared.progress.poison().expect("a failed commit poisons");
                     return Ticket::failed(appended, AckError::Poisoned(poison.clone()));
                 }

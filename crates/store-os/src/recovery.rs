@@ -241,13 +241,13 @@ impl Scan<'_> {
                 cut += end.since(start);
             }
         }
-        // The torn place stands at the start of a segment that is now empty: that one stays, as
-        // the active segment.
-        for empty in segments.drain(index + 1..) {
+        // The segment with the torn place stays, as the active one. Those behind it go from the last
+        // on, each durably, so that a crash in between leaves no gap.
+        for empty in segments.drain(index + 1..).rev() {
             std::fs::remove_file(empty.path())
                 .map_err(|error| Error::from_std(Op::Remove, empty.path(), &error))?;
+            sync_directory(directory.segments())?;
         }
-        sync_directory(directory.segments())?;
         Ok(cut)
     }
 

@@ -250,6 +250,9 @@ impl store_os::Observer for Panics {
 fn a_panic_in_a_lane_poisons_the_log_and_hangs_nobody() {
     for io in [Io::Positioned, Io::Mapped] {
         let root = tempfile::tempdir().unwrap();
+        if io == Io::Mapped && !Log::can_map(root.path()).unwrap() {
+            continue;
+        }
         let options = LogOptions { io: Some(io), observer: Some(Arc::new(Panics)), ..small() };
         let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
         let handle = queue(&log, "T");

@@ -41,6 +41,10 @@ impl Kind {
             Self::Sync(io) | Self::Timed(io) => io,
             Self::Staged => Io::Positioned,
         };
+        // Where the file system copies on write nothing can be mapped; the rest holds there too.
+        let place = root.ancestors().find(|place| place.exists()).unwrap();
+        let can_map = place.is_file() || Log::can_map(place).unwrap();
+        let io = if can_map { io } else { Io::Positioned };
         let options = LogOptions { io: Some(io), ..options };
         match self {
             Self::Sync(_) => Log::open(root, options, GroupCommit::default()),
