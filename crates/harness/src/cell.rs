@@ -552,7 +552,7 @@ mod tests {
             let acked = count(ms.saturating_sub(delay_ms));
             Sample { from: at(ms), until: at(ms), acked }
         });
-        let sampled = (1..=count(200 - delay_ms)).map(|record| Sampled {
+        let records = (1..=count(200 - delay_ms)).map(|record| Sampled {
             end: LogOffset::new(record * RECORD),
             acked: Nanos::new(record * MS / 10 + delay_ms * MS),
             stands_for: 1,
@@ -576,7 +576,7 @@ mod tests {
                 append_to_ack,
                 between_ns: 0,
                 outside_ns: 0,
-                sampled: sampled.collect(),
+                sampled: records.collect(),
                 timeouts: 0,
                 failed: None,
             }],
