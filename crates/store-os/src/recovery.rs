@@ -241,8 +241,8 @@ impl Scan<'_> {
                 cut += end.since(start);
             }
         }
-        // The segment with the torn place stays, as the active one. Those behind it go from the last
-        // on, each durably, so that a crash in between leaves no gap.
+        // The segment with the torn place stays, as the active one. Those behind it go from the
+        // last on, each durably, so that a crash in between leaves no gap.
         for empty in segments.drain(index + 1..).rev() {
             std::fs::remove_file(empty.path())
                 .map_err(|error| Error::from_std(Op::Remove, empty.path(), &error))?;
