@@ -9,7 +9,7 @@ use flush_realtime::FlushRealtime;
 use group_commit::GroupCommit;
 use store_core::{
     Action, Destination, FlushStrategy, Frame, Lane, LogOffset, Message, MessageId, Nanos,
-    Observed, Placed, Placement, Properties, QueueId, SegmentName, SegmentSize, Topic, decode,
+    Observed, Placed, Placement, Properties, Protection, QueueId, SegmentName, SegmentSize, Topic, decode,
     encode, place,
 };
 
@@ -25,7 +25,7 @@ pub extern "C" fn flushmark_probe(length: u32) -> u64 {
     let Ok(topic) = Topic::new(b"probe") else { return 1 };
     let to = Destination { topic, queue_id: QueueId::new(0) };
     let message = Message { body: b"body", ..Message::default() };
-    let Ok(record) = encode(to, &message, &mut buffer) else { return 2 };
+    let Ok(record) = encode(to, &message, Protection::Record, &mut buffer) else { return 2 };
     record.place(&Placed::default());
     let Ok(Frame::Record(view)) = decode(&buffer) else { return 3 };
     let id = MessageId::new(view.store_host(), view.log_offset());

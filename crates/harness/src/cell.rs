@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
-use store_core::{Destination, Message, Nanos, QueueId, Topic};
+use store_core::{Destination, Message, Nanos, Protection, QueueId, Topic};
 use store_os::{CommitEvent, FlushEvent, Log};
 
 use crate::clock::{float, nanos, now, wall_ms};
@@ -131,7 +131,7 @@ pub fn record_bytes(message_bytes: usize) -> Result<u64> {
     let topic = Topic::new(b"bench-topic").context("topic")?;
     let to = Destination { topic, queue_id: QueueId::new(0) };
     let message = Message { body: &body, ..Message::default() };
-    Ok(u64::from(message.encoded_len(to)?))
+    Ok(u64::from(message.encoded_len(to, Protection::default())?))
 }
 
 /// What was seen from outside while a cell ran.

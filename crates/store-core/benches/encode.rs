@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use store_core::{Destination, Message, Placed, QueueId, Topic, crc32, decode, encode};
+use store_core::{Destination, Message, Placed, Protection, QueueId, Topic, crc32, decode, encode};
 
 fn records(criterion: &mut Criterion) {
     for body_len in [128_u64, 1024, 16 << 10] {
@@ -22,11 +22,12 @@ fn records(criterion: &mut Criterion) {
         });
         group.bench_function("encode", |bencher| {
             bencher.iter(|| {
-                let record = encode(to, black_box(&message), &mut out).expect("it fits");
+                let record =
+                    encode(to, black_box(&message), Protection::Record, &mut out).expect("it fits");
                 black_box(record.place(&Placed::default()).len())
             });
         });
-        let len = message.encoded_len(to).expect("it fits");
+        let len = message.encoded_len(to, Protection::Record).expect("it fits");
         let len = usize::try_from(len).expect("a small record");
         group.bench_function("decode", |bencher| {
             bencher.iter(|| black_box(decode(black_box(&out[..len])).is_ok()));

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use store_core::{Destination, Message, Placed, QueueId, Topic, encode};
+use store_core::{Destination, Message, Placed, Protection, QueueId, Topic, encode};
 
 /// Body and buffer, made outside the count.
 fn buffers(body_len: usize) -> (Vec<u8>, Vec<u8>) {
@@ -20,7 +20,7 @@ fn encode_record((body, mut out): (Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
     let topic = Topic::new(b"bench-topic").expect("eleven bytes of ASCII");
     let to = Destination { topic, queue_id: QueueId::new(3) };
     let message = Message { body: &body, ..Message::default() };
-    let record = encode(to, black_box(&message), &mut out).expect("it fits");
+    let record = encode(to, black_box(&message), Protection::Record, &mut out).expect("it fits");
     black_box(record.place(&Placed::default()));
     (body, out)
 }

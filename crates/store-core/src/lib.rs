@@ -10,12 +10,14 @@
 //! # Examples
 //!
 //! ```
-//! use store_core::{decode, encode, Destination, Frame, Message, Placed, QueueId, Topic};
+//! use store_core::{
+//!     decode, encode, Destination, Frame, Message, Placed, Protection, QueueId, Topic,
+//! };
 //!
 //! let to = Destination { topic: Topic::new(b"orders").unwrap(), queue_id: QueueId::new(3) };
 //! let message = Message { body: b"one espresso", ..Message::default() };
 //! let mut buffer = [0; 256];
-//! let record = encode(to, &message, &mut buffer).unwrap();
+//! let record = encode(to, &message, Protection::Record, &mut buffer).unwrap();
 //! record.place(&Placed::default());
 //!
 //! let Frame::Record(view) = decode(&buffer).unwrap() else { panic!("not a blank") };
@@ -27,27 +29,33 @@
 #[cfg(test)]
 extern crate std;
 
+mod batch;
 mod crc;
 mod host;
 mod message_id;
 mod offset;
 mod property;
+mod protection;
 mod record;
 mod scan;
 mod segment;
+mod stored_properties;
 mod strategy;
 mod sysflag;
+mod topic;
 mod view;
 mod watermark;
 
+pub use batch::{Batch, BatchError, BatchMember, encode_batch};
 pub use crc::crc32;
 pub use host::Host;
 pub use message_id::MessageId;
 pub use offset::{LogOffset, QueueId, QueueOffset, TimestampMs, length_u64};
 pub use property::{Properties, Property};
+pub use protection::Protection;
 pub use record::{
-    BLANK_LEN, Destination, EncodeError, Encoded, MAX_PROPERTIES_LEN, MAX_TOPIC_LEN, Message,
-    Placed, Topic, TopicError, encode, encode_blank,
+    BLANK_LEN, Destination, EncodeError, Encoded, MAX_PROPERTIES_LEN, Message, Placed, encode,
+    encode_blank,
 };
 pub use scan::{Invalid, PROBE_LEN, Step, record_at, scan_step};
 pub use segment::{
@@ -56,5 +64,6 @@ pub use segment::{
 };
 pub use strategy::{AckAt, Action, Event, FlushStrategy, Lane, Nanos, Observed, Wait};
 pub use sysflag::{SysFlag, TransactionType};
+pub use topic::{MAX_TOPIC_LEN, Topic, TopicError, Version};
 pub use view::{DecodeError, Field, Frame, Magic, RecordView, decode};
 pub use watermark::Watermarks;

@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use crate::{BLANK_LEN, DecodeError, Frame, LogOffset, Magic, RecordView, decode, length_u64};
+use crate::view::{BadChecksum, field};
+use crate::{
+    BLANK_LEN, DecodeError, Frame, LogOffset, Magic, Protection, RecordView, decode, length_u64,
+};
 
 /// What a scan finds at a position.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,8 @@ pub enum Invalid {
     },
     /// The bytes are no frame.
     Decode(DecodeError),
+    /// No checksum covers the record's end, and it is zero where text should stand: torn.
+    EndsInZero,
     /// The record reaches past the segment's last byte but seven.
     PastSegment {
         /// TOTALSIZE.
@@ -49,6 +54,13 @@ pub enum Invalid {
     Place {
         /// PHYSICALOFFSET.
         stored: LogOffset,
+    },
+    /// The record does not have the checksum that its CRC32 property holds.
+    RecordCrc {
+        /// The property's value; above 31 bits if it is itself damaged.
+        stored: u64,
+        /// The record's checksum.
+        computed: u32,
     },
     /// Zeroes: space that was never written.
     Unwritten,
@@ -66,6 +78,13 @@ impl fmt::Display for Invalid {
                 write!(f, "a record of {len} bytes where {rest} are left")
             }
             Self::Place { stored } => write!(f, "a record that says it stands at {stored}"),
+            Self::EndsInZero => f.write_str("a record that ends in zeroes, unprotected"),
+            Self::RecordCrc { stored, .. } if *stored > u64::from(u32::MAX) => {
+                f.write_str("the record's CRC32 property is damaged")
+            }
+            Self::RecordCrc { stored, computed } => {
+                write!(f, "the record's checksum is {computed}, its CRC32 property says {stored}")
+            }
             Self::Unwritten => f.write_str("never written"),
         }
     }
@@ -74,8 +93,9 @@ impl fmt::Display for Invalid {
 /// Looks at the frame at `at`, which is the first byte of `window`; `rest` bytes, of which the
 /// window is a part, are left in the segment.
 ///
-/// Verifies structure, body checksum, and that the record stands where it says.
-pub fn scan_step(window: &[u8], at: LogOffset, rest: u64) -> Step<'_> {
+/// Verifies structure, checksums, and that the record stands where it says. With
+/// [`Protection::Body`] a CRC32 property is taken for a property like others.
+pub fn scan_step(window: &[u8], at: LogOffset, rest: u64, protection: Protection) -> Step<'_> {
     if rest < length_u64(BLANK_LEN) {
         // Placement leaves room for a blank, so only zeroes or stray bytes can be here.
         return Step::Invalid(Invalid::PastSegment { len: length_u64(BLANK_LEN), rest });
@@ -83,7 +103,7 @@ pub fn scan_step(window: &[u8], at: LogOffset, rest: u64) -> Step<'_> {
     match decode(window) {
         Ok(Frame::Blank { len }) if u64::from(len) == rest => Step::Blank,
         Ok(Frame::Blank { len }) => Step::Invalid(Invalid::BlankLength { declared: len, rest }),
-        Ok(Frame::Record(view)) => verified(view, at, rest),
+        Ok(Frame::Record(view)) => verified(view, at, rest, protection),
         Err(DecodeError::Truncated { needed, .. })
             if length_u64(needed) > length_u64(window.len()) =>
         {
@@ -101,7 +121,7 @@ pub fn scan_step(window: &[u8], at: LogOffset, rest: u64) -> Step<'_> {
     }
 }
 
-fn verified(view: RecordView<'_>, at: LogOffset, rest: u64) -> Step<'_> {
+fn verified(view: RecordView<'_>, at: LogOffset, rest: u64, protection: Protection) -> Step<'_> {
     let len = u64::from(view.total_size());
     if len + length_u64(BLANK_LEN) > rest {
         return Step::Invalid(Invalid::PastSegment { len, rest });
@@ -109,10 +129,14 @@ fn verified(view: RecordView<'_>, at: LogOffset, rest: u64) -> Step<'_> {
     if view.log_offset() != at {
         return Step::Invalid(Invalid::Place { stored: view.log_offset() });
     }
-    if !view.body_crc_matches() {
-        return Step::Invalid(Invalid::BodyCrc { stored: view.body_crc() });
+    match view.verify(protection) {
+        Ok(()) if view.ends_in_zero() => Step::Invalid(Invalid::EndsInZero),
+        Ok(()) => Step::Record(view),
+        Err(BadChecksum::Body { stored }) => Step::Invalid(Invalid::BodyCrc { stored }),
+        Err(BadChecksum::Record { stored, computed }) => {
+            Step::Invalid(Invalid::RecordCrc { stored, computed })
+        }
     }
-    Step::Record(view)
 }
 
 /// Whether a record may stand at `at`, judged by its first [`PROBE_LEN`] bytes alone: the cheap
@@ -121,13 +145,13 @@ fn verified(view: RecordView<'_>, at: LogOffset, rest: u64) -> Step<'_> {
 /// True only if the magic is a record's and PHYSICALOFFSET is `at`, which a torn or stale record
 /// has only at its own place. [`scan_step`] verifies the rest.
 pub fn record_at(bytes: &[u8; PROBE_LEN], at: LogOffset) -> bool {
-    let magic = &bytes[crate::view::field::MAGIC];
-    let place = &bytes[crate::view::field::LOG_OFFSET];
-    magic == Magic::V1.code().to_be_bytes() && place == at.get().to_be_bytes()
+    let magic = u32::from_be_bytes(*bytes[field::MAGIC].first_chunk().expect("four bytes"));
+    bytes[field::LOG_OFFSET] == at.get().to_be_bytes()
+        && matches!(Magic::from_code(magic), Ok(Magic::Record(_)))
 }
 
 /// How many bytes [`record_at`] looks at.
-pub const PROBE_LEN: usize = crate::view::field::LOG_OFFSET.end;
+pub const PROBE_LEN: usize = field::LOG_OFFSET.end;
 
 #[cfg(test)]
 mod tests {
@@ -142,12 +166,16 @@ mod tests {
         let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
         let message = Message { body: b"body", ..Message::default() };
         let placed = Placed { log_offset: AT, ..Placed::default() };
-        encode(to, &message, &mut out).unwrap().place(&placed).to_vec()
+        encode(to, &message, Protection::Body, &mut out).unwrap().place(&placed).to_vec()
+    }
+
+    fn step(window: &[u8], rest: u64) -> Step<'_> {
+        scan_step(window, AT, rest, Protection::Record)
     }
 
     #[track_caller]
     fn check(window: &[u8], rest: u64, expect: Invalid) {
-        match scan_step(window, AT, rest) {
+        match step(window, rest) {
             Step::Invalid(found) => assert_eq!(found, expect),
             other => panic!("{other:?}"),
         }
@@ -156,9 +184,9 @@ mod tests {
     #[test]
     fn a_whole_record_is_found_and_a_part_of_it_asks_for_more() {
         let record = sample();
-        assert!(matches!(scan_step(&record, AT, 4096), Step::Record(_)));
+        assert!(matches!(step(&record, 4096), Step::Record(_)));
         for cut in 0..record.len() {
-            let found = scan_step(&record[..cut], AT, 4096);
+            let found = step(&record[..cut], 4096);
             assert!(matches!(found, Step::More { .. }), "cut at {cut}: {found:?}");
         }
     }
@@ -182,8 +210,32 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_an_unprotected_record_must_not_be_zero() {
+        let mut out = [0; 256];
+        let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
+        let message = Message { body: b"body", properties: b"k\x01v\x02", ..Message::default() };
+        let placed = Placed { log_offset: AT, ..Placed::default() };
+        let record = encode(to, &message, Protection::Body, &mut out).unwrap().place(&placed);
+        assert!(matches!(step(record, 4096), Step::Record(_)));
+        record.last_chunk_mut::<4>().unwrap().fill(0);
+        check(record, 4096, Invalid::EndsInZero);
+    }
+
+    #[test]
+    fn a_protected_record_is_covered_whole_where_that_is_asked_for() {
+        let mut out = [0; 256];
+        let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
+        let message = Message { properties: b"k\x01v\x02", ..Message::default() };
+        let placed = Placed { log_offset: AT, ..Placed::default() };
+        let record = encode(to, &message, Protection::Record, &mut out).unwrap().place(&placed);
+        record[19] ^= 1;
+        assert!(matches!(step(record, 4096), Step::Invalid(Invalid::RecordCrc { .. })));
+        assert!(matches!(scan_step(record, AT, 4096, Protection::Body), Step::Record(_)));
+    }
+
+    #[test]
     fn a_blank_must_end_with_the_segment() {
-        assert!(matches!(scan_step(&encode_blank(96), AT, 96), Step::Blank));
+        assert!(matches!(step(&encode_blank(96), 96), Step::Blank));
         check(&encode_blank(96), 97, Invalid::BlankLength { declared: 96, rest: 97 });
     }
 

@@ -14,6 +14,10 @@ impl SysFlag {
     pub const BORN_HOST_IPV6: u32 = 0x10;
     /// STOREHOST is 20 bytes long.
     pub const STORE_HOST_IPV6: u32 = 0x20;
+    /// The body is a batch that the consumer unwraps.
+    pub const NEED_UNWRAP: u32 = 0x40;
+    /// The record holds several messages of its queue, `INNER_NUM` of them (`INNER_BATCH_FLAG`).
+    pub const INNER_BATCH: u32 = 0x80;
     /// Where the compression algorithm stands: 0 and 3 zlib, 1 LZ4, 2 ZSTD.
     pub const COMPRESSION_MASK: u32 = 0x700;
 

@@ -3,9 +3,13 @@
 use core::fmt;
 use core::ops::Range;
 
+use crate::crc::{Shift, crc32_full, masked};
 use crate::host::host_len;
+use crate::protection;
+use crate::record::{INNER_NUM, parse_inner_num};
 use crate::{
-    BLANK_LEN, Host, LogOffset, Properties, QueueId, QueueOffset, SysFlag, TimestampMs, crc32,
+    BLANK_LEN, Host, LogOffset, Properties, Protection, QueueId, QueueOffset, SysFlag, TimestampMs,
+    Version, crc32,
 };
 
 /// What stands at a position of a segment.
@@ -39,7 +43,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, DecodeError> {
             Ok(Frame::Blank { len: total })
         }
         Magic::Blank => Err(DecodeError::TotalSizeTooSmall { declared: total }),
-        Magic::V1 => RecordView::parse(bytes, total).map(Frame::Record),
+        Magic::Record(version) => RecordView::parse(bytes, total, version).map(Frame::Record),
     }
 }
 
@@ -49,6 +53,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame<'_>, DecodeError> {
 #[derive(Clone, Copy, Debug)]
 pub struct RecordView<'a> {
     bytes: &'a [u8],
+    version: Version,
     born_host: [usize; 2],
     store_host: [usize; 2],
     body: [usize; 2],
@@ -57,7 +62,7 @@ pub struct RecordView<'a> {
 }
 
 impl<'a> RecordView<'a> {
-    fn parse(bytes: &'a [u8], total: u32) -> Result<Self, DecodeError> {
+    fn parse(bytes: &'a [u8], total: u32, version: Version) -> Result<Self, DecodeError> {
         let needed = usize::try_from(total)
             .ok()
             .filter(|total| i32::try_from(*total).is_ok())
@@ -80,19 +85,24 @@ impl<'a> RecordView<'a> {
         reader.skip(8, Field::PreparedTransactionOffset)?;
         let body_len = reader.length(4, Field::BodyLength)?;
         let body = reader.skip(body_len, Field::Body)?;
-        let topic_len = reader.length(1, Field::TopicLength)?;
+        let topic_len = reader.length(version.topic_length_width(), Field::TopicLength)?;
         let topic = reader.skip(topic_len, Field::Topic)?;
         let properties_len = reader.length(2, Field::PropertiesLength)?;
         let properties = reader.skip(properties_len, Field::Properties)?;
         if reader.at != bytes.len() {
             return Err(DecodeError::LengthMismatch { declared: total, fields: reader.at });
         }
-        Ok(Self { bytes, born_host, store_host, body, topic, properties })
+        Ok(Self { bytes, version, born_host, store_host, body, topic, properties })
     }
 
     /// The record as stored.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The record's form, by its MAGICCODE.
+    pub const fn version(&self) -> Version {
+        self.version
     }
 
     /// TOTALSIZE: the record's length in bytes.
@@ -108,6 +118,57 @@ impl<'a> RecordView<'a> {
     /// Whether BODYCRC is the checksum of the body; an empty body always matches, as in RocketMQ.
     pub fn body_crc_matches(&self) -> bool {
         self.body().is_empty() || crc32(self.body()) == self.body_crc()
+    }
+
+    /// The checksum of the whole record that its CRC32 property holds, if it ends in one. A value
+    /// above 31 bits is a damaged property's.
+    pub fn record_crc(&self) -> Option<u64> {
+        protection::claimed(self.property_string())
+    }
+
+    /// Whether the CRC32 property, if there is one, is the checksum of the record before it.
+    pub fn record_crc_matches(&self) -> bool {
+        let covered = self.bytes.len().saturating_sub(protection::PROPERTY_LEN);
+        self.record_crc().is_none_or(|stored| stored == u64::from(crc32(&self.bytes[..covered])))
+    }
+
+    /// How many messages of its queue the record is: `INNER_NUM` for an inner batch, else one.
+    pub fn message_count(&self) -> u16 {
+        let inner_num = || self.properties().last(INNER_NUM).and_then(parse_inner_num);
+        self.sys_flag().has(SysFlag::INNER_BATCH).then(inner_num).flatten().unwrap_or(1)
+    }
+
+    /// Verifies both checksums, summing the body once.
+    pub(crate) fn verify(&self, protection: Protection) -> Result<(), BadChecksum> {
+        let [body_start, body_end] = self.body;
+        let body = crc32_full(self.body());
+        let body_crc = self.body_crc();
+        if body_start < body_end && masked(body) != body_crc {
+            return Err(BadChecksum::Body { stored: body_crc });
+        }
+        if protection == Protection::Body {
+            return Ok(());
+        }
+        let Some(stored) = self.record_crc() else {
+            return Ok(());
+        };
+        let covered = &self.bytes[..self.bytes.len() - protection::PROPERTY_LEN];
+        let behind = &covered[body_end..];
+        let through_body =
+            Shift::by(self.body().len()).join(crc32_full(&covered[..body_start]), body);
+        let computed = masked(Shift::by(behind.len()).join(through_body, crc32_full(behind)));
+        if stored == u64::from(computed) {
+            Ok(())
+        } else {
+            Err(BadChecksum::Record { stored, computed })
+        }
+    }
+
+    /// Whether an unprotected record ends in a zero byte where text should stand: what a torn
+    /// write leaves, and what no checksum covers.
+    pub(crate) fn ends_in_zero(&self) -> bool {
+        let last = [self.property_string(), self.topic()].into_iter().find_map(<[u8]>::last);
+        last == Some(&0)
     }
 
     /// QUEUEID.
@@ -194,13 +255,19 @@ impl<'a> RecordView<'a> {
     }
 }
 
+/// A checksum that does not hold.
+pub(crate) enum BadChecksum {
+    Body { stored: u32 },
+    Record { stored: u64, computed: u32 },
+}
+
 /// The kinds of frame, by their MAGICCODE.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Magic {
     /// The rest of the segment is unused.
     Blank,
-    /// A record whose topic length has one byte.
-    V1,
+    /// A message.
+    Record(Version),
 }
 
 impl Magic {
@@ -208,12 +275,13 @@ impl Magic {
     pub const fn code(self) -> u32 {
         match self {
             Self::Blank => 0xCBD4_3194,
-            Self::V1 => 0xDAA3_20A7,
+            Self::Record(Version::V1) => 0xDAA3_20A7,
+            Self::Record(Version::V2) => 0xDAA3_20AB,
         }
     }
 
-    fn from_code(code: u32) -> Result<Self, DecodeError> {
-        [Self::Blank, Self::V1]
+    pub(crate) fn from_code(code: u32) -> Result<Self, DecodeError> {
+        [Self::Blank, Self::Record(Version::V1), Self::Record(Version::V2)]
             .into_iter()
             .find(|magic| magic.code() == code)
             .ok_or(DecodeError::BadMagic { found: code })
@@ -402,7 +470,7 @@ mod tests {
         let mut out = [0; 256];
         let to = Destination { topic: Topic::new(b"Topic").unwrap(), queue_id: QueueId::new(7) };
         let message = Message { body: b"body", properties: b"k\x01v\x02", ..Message::default() };
-        encode(to, &message, &mut out).unwrap().place(&Placed::default()).to_vec()
+        encode(to, &message, Protection::Body, &mut out).unwrap().place(&Placed::default()).to_vec()
     }
 
     #[track_caller]

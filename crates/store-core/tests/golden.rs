@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use store_core::{
-    Destination, Frame, Host, LogOffset, Message, MessageId, Placed, Placement, QueueId,
-    QueueOffset, SegmentName, SegmentSize, SysFlag, TimestampMs, Topic, crc32, decode, encode,
-    encode_blank, place,
+    Destination, Frame, Host, LogOffset, Message, MessageId, Placed, Placement, Protection,
+    QueueId, QueueOffset, SegmentName, SegmentSize, SysFlag, TimestampMs, Topic, crc32, decode,
+    encode, encode_blank, place,
 };
 
 const SEGMENT: u64 = 65536;
@@ -132,6 +132,7 @@ fn every_version_1_record_is_encoded_byte_for_byte() {
                 store_host: host(&input["storeHost"]),
                 reconsume_times: narrow(&input["reconsumeTimes"]),
                 prepared_transaction_offset: member.prepared,
+                inner_base: None,
                 properties: &member.properties,
                 body: &member.body,
             };
@@ -141,7 +142,7 @@ fn every_version_1_record_is_encoded_byte_for_byte() {
                 store_timestamp: TimestampMs::new(integer(&output["storeTimestamp"])),
             };
             let mut out = vec![0; 65536];
-            let record = encode(to, &message, &mut out).unwrap().place(&placed);
+            let record = encode(to, &message, Protection::Body, &mut out).unwrap().place(&placed);
             let stored = &golden.at(offset)[..record.len()];
             assert!(record == stored, "put {} ({}) differs", put["idx"], put["note"]);
             ids.push(MessageId::new(message.store_host, placed.log_offset).as_str().to_owned());
@@ -223,5 +224,5 @@ fn what_rocketmq_refused_is_refused() {
     let message = Message { properties: &properties, ..Message::default() };
     let topic = Topic::new(input["topic"].as_str().unwrap().as_bytes()).unwrap();
     let to = Destination { topic, queue_id: QueueId::new(0) };
-    assert!(message.encoded_len(to).is_err());
+    assert!(message.encoded_len(to, Protection::Body).is_err());
 }

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 use store_core::{
     BLANK_LEN, Destination, Frame, Host, LogOffset, Message, Placed, Placement, Properties,
-    QueueId, QueueOffset, SegmentName, SegmentSize, Step, SysFlag, TimestampMs, Topic, decode,
-    encode, place, scan_step,
+    Protection, QueueId, QueueOffset, SegmentName, SegmentSize, Step, SysFlag, TimestampMs, Topic,
+    decode, encode, place, scan_step,
 };
 
 fn hosts() -> impl Strategy<Value = Host> {
@@ -41,7 +41,7 @@ fn inputs() -> impl Strategy<Value = Input> {
         "[a-zA-Z%_é标]{1,31}",
         any::<(i32, i32, u32, i64, i32, i64)>(),
         (hosts(), hosts()),
-        prop::collection::vec(any::<u8>(), 0..300),
+        prop::collection::vec(1_u8.., 0..300),
         prop::collection::vec(any::<u8>(), 0..2000),
         placed,
     )
@@ -65,13 +65,14 @@ fn record(input: &Input) -> Vec<u8> {
         store_host: input.hosts.1,
         reconsume_times,
         prepared_transaction_offset: prepared,
+        inner_base: None,
         properties: &input.properties,
         body: &input.body,
     };
     let topic = Topic::new(input.topic.as_bytes()).unwrap();
     let to = Destination { topic, queue_id: QueueId::new(queue_id) };
     let mut out = vec![0; 4096];
-    encode(to, &message, &mut out).unwrap().place(&input.placed).to_vec()
+    encode(to, &message, Protection::Body, &mut out).unwrap().place(&input.placed).to_vec()
 }
 
 proptest! {
@@ -115,7 +116,7 @@ proptest! {
             (0..8).chain(28..36).chain(body - input.body.len() - 4..body).collect();
         let bit = bit.index(covered.len() * 8);
         bytes[covered[bit / 8]] ^= 1 << (bit % 8);
-        let step = scan_step(&bytes, at, 1 << 20);
+        let step = scan_step(&bytes, at, 1 << 20, Protection::Record);
         prop_assert!(!matches!(step, Step::Record(_)), "bit {} passed: {:?}", bit, step);
     }
 
@@ -131,7 +132,7 @@ proptest! {
             code.copy_from_slice(&[0xDA, 0xA3, 0x20, 0xA7]);
         }
         let _ = decode(&bytes);
-        let _ = scan_step(&bytes, LogOffset::new(at), rest);
+        let _ = scan_step(&bytes, LogOffset::new(at), rest, Protection::Record);
         for property in Properties::new(&bytes) {
             prop_assert!(!property.name.is_empty() && !property.value.is_empty());
         }

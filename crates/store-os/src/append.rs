@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store_core::{
     AckAt, Destination, EncodeError, Encoded, LogOffset, Message, MessageId, Nanos, Placed,
-    Placement, QueueId, QueueOffset, TimestampMs, Topic, TopicError, Wait, encode, encode_blank,
-    place,
+    Placement, Protection, QueueId, QueueOffset, TimestampMs, Topic, TopicError, Wait, encode,
+    encode_blank, place,
 };
 
 use crate::clock::{monotonic, wall};
@@ -242,7 +242,8 @@ impl Shared {
             return Err(AppendError::BodyTooLong { len: message.body.len(), max });
         }
         with_scratch(|scratch| {
-            let record = encode_into(scratch, queue.destination(), message)?;
+            let protection = self.options.protection;
+            let record = encode_into(scratch, queue.destination(), message, protection)?;
             // Refused before anything is written, not after blanking two segments.
             place(self.options.segment_size, LogOffset::ZERO, record.len())?;
             self.place_record(queue, message, record, wait)
@@ -384,13 +385,14 @@ fn encode_into<'b>(
     scratch: &'b mut Vec<u8>,
     to: Destination<'_>,
     message: &Message<'_>,
+    protection: Protection,
 ) -> Result<Encoded<'b>, AppendError> {
-    let needed = usize::try_from(message.encoded_len(to)?)
+    let needed = usize::try_from(message.encoded_len(to, protection)?)
         .map_err(|_| EncodeError::BodyTooLong { len: message.body.len() })?;
     if scratch.len() < needed {
         scratch.resize(needed, 0);
     }
-    Ok(encode(to, message, scratch)?)
+    Ok(encode(to, message, protection, scratch)?)
 }
 
 /// Lends the thread's encoding buffer, which grows to the longest record and stays.

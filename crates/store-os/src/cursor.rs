@@ -69,7 +69,7 @@ impl Shared {
                 buffer.resize(len, 0);
             }
             self.read_bytes(&segment, at, &mut buffer[..len])?;
-            match scan_step(&buffer[..len], at, rest) {
+            match scan_step(&buffer[..len], at, rest, self.options.protection) {
                 Step::Blank => return Ok(None),
                 Step::Record(view) => return Ok(Some(view.as_bytes().len())),
                 Step::More { needed } => wanted = needed,

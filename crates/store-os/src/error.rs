@@ -143,15 +143,6 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// A record of a form that this version does not read; it was left as it is.
-    Unsupported {
-        /// The segment's file.
-        path: PathBuf,
-        /// Where the record stands.
-        at: LogOffset,
-        /// Its magic code.
-        magic: u32,
-    },
     /// A segment's length is not the segment size.
     WrongLength {
         /// The file.
@@ -187,12 +178,6 @@ impl fmt::Display for OpenError {
             Self::UnknownFile { path } => {
                 write!(f, "{} is not a segment; move it out of the way", path.display())
             }
-            Self::Unsupported { path, at, magic } => write!(
-                f,
-                "{} has a record of unsupported form (magic {magic:#010x}) at log offset {at}; \
-                 nothing was changed",
-                path.display()
-            ),
             Self::WrongLength { path, found, expected } => write!(
                 f,
                 "{} is {found} bytes long, segments of this log have {expected}: open it with the \

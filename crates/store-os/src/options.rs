@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_core::{AckAt, FlushStrategy, Lane, LogOffset, Nanos, SegmentSize, Wait};
+use store_core::{AckAt, FlushStrategy, Lane, LogOffset, Nanos, Protection, SegmentSize, Wait};
 
 use crate::error::OpenError;
 use crate::faults::Injected;
@@ -52,6 +52,10 @@ pub struct LogOptions {
     pub staging_bytes: u64,
     /// Longest body accepted, in bytes (`maxMessageSize`). Default 4 MiB.
     pub max_message_bytes: usize,
+    /// What the checksums of appended records cover, and whether a CRC32 property is verified in
+    /// reading. Default `Record`; `Body` is for brokers older than 5.2.0, and for a log in which
+    /// messages carry CRC32 properties of elsewhere (`enabledAppendPropCRC`).
+    pub protection: Protection,
     /// How long an append waits at most for a segment or for staging space. Default 5 s.
     pub append_timeout: Duration,
     /// Told of every commit and flush; must be quick, it is called by the lanes.
@@ -82,6 +86,7 @@ impl Default for LogOptions {
             prefault: false,
             staging_bytes: 64 << 20,
             max_message_bytes: 4 << 20,
+            protection: Protection::Record,
             append_timeout: Duration::from_secs(5),
             observer: None,
             faults: Hidden::default(),
@@ -153,6 +158,7 @@ impl fmt::Debug for LogOptions {
             .field("prefault", &self.prefault)
             .field("staging_bytes", &self.staging_bytes)
             .field("max_message_bytes", &self.max_message_bytes)
+            .field("protection", &self.protection)
             .field("append_timeout", &self.append_timeout)
             .finish_non_exhaustive()
     }

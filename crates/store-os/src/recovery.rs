@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_core::{
-    DecodeError, Invalid, LogOffset, PROBE_LEN, QueueId, QueueOffset, RecordView, SegmentName,
-    Step, TimestampMs, length_u64, record_at, scan_step,
+    Invalid, LogOffset, PROBE_LEN, QueueId, QueueOffset, RecordView, SegmentName, Step,
+    TimestampMs, length_u64, record_at, scan_step,
 };
 
 use crate::directory::{Directory, sync_directory};
@@ -179,7 +179,7 @@ impl Scan<'_> {
         let mut window = 0..0;
         loop {
             let rest = segment.end().since(at);
-            match scan_step(&self.buffer[window.clone()], at, rest) {
+            match scan_step(&self.buffer[window.clone()], at, rest, self.options.protection) {
                 Step::Blank => return Ok(None),
                 Step::Record(view) => {
                     at = LogOffset::new(at.get() + u64::from(view.total_size()));
@@ -266,8 +266,8 @@ impl Scan<'_> {
             segment.read(&mut self.buffer[..len], at)?;
             if let Some(last) = self.buffer[..len].iter().rposition(|byte| *byte != 0) {
                 stray = Some(LogOffset::new(at.get() + length_u64(last) + 1));
-                for (place, magic) in candidates(&self.buffer[..len], at) {
-                    if place > torn.at && (magic == V2_MAGIC || self.is_record(segment, place)?) {
+                for place in candidates(&self.buffer[..len], at) {
+                    if place > torn.at && self.is_record(segment, place)? {
                         return Err(OpenError::Damage {
                             path: damaged.path().to_owned(),
                             at: torn.at,
@@ -289,7 +289,7 @@ impl Scan<'_> {
         let mut bytes = vec![0; PROBE_LEN];
         loop {
             segment.read(&mut bytes, at)?;
-            match scan_step(&bytes, at, rest) {
+            match scan_step(&bytes, at, rest, self.options.protection) {
                 Step::Record(_) => return Ok(true),
                 Step::More { needed } if needed <= self.options.segment_size.bytes() => {
                     bytes.resize(usize::try_from(needed).expect("below a segment's size"), 0);
@@ -316,9 +316,6 @@ fn refuse_at_sight(
 ) -> Result<(), OpenError> {
     let path = || segment.path().to_owned();
     match found {
-        Invalid::Decode(DecodeError::BadMagic { found: magic @ V2_MAGIC }) => {
-            Err(OpenError::Unsupported { path: path(), at, magic })
-        }
         Invalid::Place { .. } => match store_core::decode(window) {
             Ok(store_core::Frame::Record(view)) if view.body_crc_matches() => {
                 let found = found.to_string();
@@ -330,21 +327,14 @@ fn refuse_at_sight(
     }
 }
 
-/// Places in `window`, which begins at `at`, where a record of either version may begin, and the
-/// version's magic.
-fn candidates(window: &[u8], at: LogOffset) -> Vec<(LogOffset, u32)> {
+/// Places in `window`, which begins at `at`, where a record may begin.
+fn candidates(window: &[u8], at: LogOffset) -> Vec<LogOffset> {
     window
         .windows(PROBE_LEN)
         .enumerate()
         .filter_map(|(index, probe)| {
             let place = LogOffset::new(at.get() + length_u64(index));
-            let mut probe: [u8; PROBE_LEN] = *probe.first_chunk()?;
-            let magic = u32::from_be_bytes(*probe[4..].first_chunk()?);
-            if magic == V2_MAGIC {
-                // Version 2 differs only behind the fields that the probe looks at.
-                probe[7] = V1_MAGIC_END;
-            }
-            record_at(&probe, place).then_some((place, magic))
+            record_at(probe.first_chunk()?, place).then_some(place)
         })
         .collect()
 }
@@ -361,10 +351,6 @@ fn overwrite(segment: &Segment, from: LogOffset, to: LogOffset) -> Result<(), Er
     segment.sync(from, to)
 }
 
-/// The last byte of a version 1 record's magic; the others are those of version 2.
-const V1_MAGIC_END: u8 = 0xA7;
-/// The magic of a record whose topic length has two bytes.
-const V2_MAGIC: u32 = 0xDAA3_20AB;
 /// Segments whose descriptors stay open behind the scan.
 const OPEN_SEGMENTS: usize = 8;
 /// How much is read at a time; longer records are read whole.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 
 use store_core::{
-    Destination, LogOffset, Message, Placed, Placement, QueueId, QueueOffset, SegmentName, SysFlag,
-    Topic, Wait, encode, encode_blank, place,
+    Destination, LogOffset, Message, Placed, Placement, Protection, QueueId, QueueOffset,
+    SegmentName, SysFlag, Topic, Wait, encode, encode_blank, place,
 };
 use store_os::{AppendError, Io, LogOptions, Preallocate};
 
@@ -85,11 +85,13 @@ fn the_files_hold_exactly_the_records_and_blanks() {
                 let mut out = vec![0; 4096];
                 let to =
                     Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
-                model.extend_from_slice(encode(to, &message, &mut out).unwrap().place(&Placed {
-                    log_offset: end,
-                    queue_offset: QueueOffset::new(number),
-                    store_timestamp: appended.store_timestamp,
-                }));
+                model.extend_from_slice(
+                    encode(to, &message, Protection::Record, &mut out).unwrap().place(&Placed {
+                        log_offset: end,
+                        queue_offset: QueueOffset::new(number),
+                        store_timestamp: appended.store_timestamp,
+                    }),
+                );
                 end = appended.end();
             }
             log.close().unwrap();

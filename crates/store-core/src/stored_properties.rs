@@ -1,0 +1,199 @@
+//! The property string as it is stored: the producer's, and what the store adds to it.
+
+use core::fmt::Write as _;
+
+use heapless::String;
+
+use crate::protection::{self, PROPERTY_LEN};
+use crate::{Protection, QueueOffset};
+
+/// What a record's properties are made of, in this order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredProperties<'a> {
+    /// `INNER_BASE` of an inner batch.
+    pub(crate) inner_base: Option<QueueOffset>,
+    /// The producer's string.
+    pub(crate) own: &'a [u8],
+    /// The string that all members of a batch share.
+    pub(crate) shared: &'a [u8],
+    /// Whether the CRC32 property ends them.
+    pub(crate) protection: Protection,
+}
+
+impl StoredProperties<'_> {
+    /// The stored string's length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        let mut len = 0;
+        self.each(|piece| len += piece.len());
+        len + self.protection.reserved_len()
+    }
+
+    /// The stored string's last byte.
+    pub(crate) fn last(&self) -> Option<u8> {
+        let mut last = None;
+        self.each(|piece| last = piece.last().copied());
+        if self.protection == Protection::Record { Some(END) } else { last }
+    }
+
+    /// Writes the string over `out`, which is `len` bytes long, but for the CRC32 property's
+    /// digits.
+    pub(crate) fn write(&self, out: &mut [u8]) {
+        let mut rest = out;
+        self.each(|piece| {
+            rest.split_off_mut(..piece.len())
+                .expect("len counted every piece")
+                .copy_from_slice(piece);
+        });
+        if let Ok(property) = <&mut [u8; PROPERTY_LEN]>::try_from(rest) {
+            protection::write_frame(property);
+        }
+    }
+
+    /// Gives every piece but the CRC32 property, separators included.
+    fn each(&self, mut give: impl FnMut(&[u8])) {
+        let mut last = END;
+        let mut put = |piece: &[u8], last: &mut u8| {
+            if let Some(byte) = piece.last() {
+                *last = *byte;
+                give(piece);
+            }
+        };
+        if let Some(base) = self.inner_base {
+            let mut digits: String<20> = String::new();
+            write!(digits, "{}", base.get()).expect("a u64 has at most 20 digits");
+            put(INNER_BASE, &mut last);
+            put(&[SPLIT], &mut last);
+            put(digits.as_bytes(), &mut last);
+            put(&[END], &mut last);
+        }
+        for string in [self.own, self.shared] {
+            let mut separated = false;
+            Kept { rest: string, without_base: self.inner_base.is_some() }.for_each(|piece| {
+                if piece.is_empty() {
+                    return;
+                }
+                if !separated && last != END {
+                    put(&[END], &mut last);
+                }
+                separated = true;
+                put(piece, &mut last);
+            });
+        }
+        if self.protection == Protection::Record && last != END {
+            put(&[END], &mut last);
+        }
+    }
+}
+
+/// The parts of a property string without the properties that only the store writes.
+struct Kept<'a> {
+    rest: &'a [u8],
+    without_base: bool,
+}
+
+impl<'a> Iterator for Kept<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let starts = |at: &usize| *at == 0 || self.rest[at - 1] == END;
+        let dropped = (0..self.rest.len()).filter(starts).find(|at| {
+            let piece = &self.rest[*at..];
+            is_named(piece, protection::NAME) || (self.without_base && is_named(piece, INNER_BASE))
+        });
+        let (kept, from) = match dropped {
+            None => (self.rest, &[][..]),
+            Some(at) => {
+                let (kept, from) = self.rest.split_at(at);
+                let end = from.iter().position(|byte| *byte == END);
+                (kept, end.map_or(&[][..], |end| &from[end + 1..]))
+            }
+        };
+        self.rest = from;
+        Some(kept)
+    }
+}
+
+fn is_named(piece: &[u8], name: &[u8]) -> bool {
+    piece.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&SPLIT))
+}
+
+/// The queue offset of an inner batch's first message (`MessageConst.PROPERTY_INNER_BASE`).
+const INNER_BASE: &[u8] = b"INNER_BASE";
+const SPLIT: u8 = 1;
+const END: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    const NONE: StoredProperties<'_> =
+        StoredProperties { inner_base: None, own: b"", shared: b"", protection: Protection::Body };
+    const CRC: &[u8] = b"__CRC32#\x010000000000\x02";
+
+    #[track_caller]
+    fn check(properties: StoredProperties<'_>, expect: &[u8]) {
+        let mut out = vec![0xEE; properties.len()];
+        properties.write(&mut out);
+        assert_eq!(out, expect);
+        let protected = StoredProperties { protection: Protection::Record, ..properties };
+        let mut out = vec![0xEE; protected.len()];
+        protected.write(&mut out);
+        let separator = if expect.is_empty() || expect.ends_with(&[2]) { &[][..] } else { &[2] };
+        assert_eq!(out, [expect, separator, CRC].concat());
+    }
+
+    #[test]
+    fn a_string_is_stored_as_it_is() {
+        check(NONE, b"");
+        for own in
+            [&b"a\x01b\x02"[..], b"a\x01b", b"\x02\x02", b"garbage", b"__CRC32#", b"x__CRC32#\x011"]
+        {
+            check(StoredProperties { own, ..NONE }, own);
+        }
+    }
+
+    #[test]
+    fn an_incoming_checksum_is_removed() {
+        for (own, expect) in [
+            (&b"__CRC32#\x01123\x02a\x01b\x02"[..], &b"a\x01b\x02"[..]),
+            (b"a\x01b\x02__CRC32#\x01123\x02c\x01d", b"a\x01b\x02c\x01d"),
+            (b"a\x01b\x02__CRC32#\x01123\x02", b"a\x01b\x02"),
+            (b"a\x01b\x02__CRC32#\x01123", b"a\x01b\x02"),
+            (b"__CRC32#\x01\x02__CRC32#\x01x\x02", b""),
+            (b"__CRC32#\x01", b""),
+        ] {
+            check(StoredProperties { own, ..NONE }, expect);
+        }
+    }
+
+    #[test]
+    fn shared_properties_follow_a_members_own() {
+        for (own, shared, expect) in [
+            (&b"a\x01b"[..], &b"c\x01d\x02"[..], &b"a\x01b\x02c\x01d\x02"[..]),
+            (b"a\x01b\x02", b"c\x01d", b"a\x01b\x02c\x01d"),
+            (b"", b"c\x01d", b"c\x01d"),
+            (b"a\x01b", b"", b"a\x01b"),
+        ] {
+            check(StoredProperties { own, shared, ..NONE }, expect);
+        }
+    }
+
+    #[test]
+    fn an_inner_batch_begins_with_its_base() {
+        let inner_base = Some(QueueOffset::new(73));
+        let own = b"INNER_NUM\x012\x02";
+        check(
+            StoredProperties { inner_base, own, ..NONE },
+            b"INNER_BASE\x0173\x02INNER_NUM\x012\x02",
+        );
+        let own = b"INNER_BASE\x015\x02INNER_NUM\x012\x02";
+        check(
+            StoredProperties { inner_base, own, ..NONE },
+            b"INNER_BASE\x0173\x02INNER_NUM\x012\x02",
+        );
+    }
+}
