@@ -27,6 +27,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod checkpoint;
 mod crc;
 mod host;
 mod message_id;
@@ -40,6 +41,7 @@ mod sysflag;
 mod view;
 mod watermark;
 
+pub use checkpoint::{Checkpoint, CheckpointError};
 pub use crc::crc32;
 pub use host::Host;
 pub use message_id::MessageId;
