@@ -30,6 +30,7 @@
 extern crate std;
 
 mod batch;
+mod checkpoint;
 mod crc;
 mod host;
 mod message_id;
@@ -47,6 +48,7 @@ mod view;
 mod watermark;
 
 pub use batch::{Batch, BatchError, BatchMember, encode_batch};
+pub use checkpoint::{Checkpoint, CheckpointError};
 pub use crc::crc32;
 pub use host::Host;
 pub use message_id::MessageId;

@@ -23,11 +23,11 @@ struct Golden {
 
 impl Golden {
     fn plain() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store-os/tests/golden");
         let mut log = Vec::new();
         while let Ok(segment) = {
             let start = LogOffset::new(log.len().try_into().unwrap());
-            fs::read(root.join("plain-commitlog").join(SegmentName::new(start).as_str()))
+            fs::read(root.join("plain/commitlog").join(SegmentName::new(start).as_str()))
         } {
             assert_eq!(segment.len(), 65536);
             log.extend(segment);
