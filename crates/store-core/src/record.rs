@@ -253,6 +253,16 @@ impl<'b> Encoded<'b> {
         self.bytes
     }
 
+    /// The lengths of the records in bytes, in order.
+    pub fn record_lens(&self) -> impl Iterator<Item = u32> {
+        let mut rest = &*self.bytes;
+        core::iter::from_fn(move || {
+            let len = u32::from_be_bytes(*rest.first_chunk()?);
+            rest = usize::try_from(len).ok().and_then(|len| rest.get(len..))?;
+            Some(len)
+        })
+    }
+
     /// The length of all in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a record is never empty")]
     pub fn len(&self) -> u32 {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store_core::{
-    AckAt, Destination, EncodeError, Encoded, LogOffset, Message, MessageId, Nanos, Placed,
-    Placement, Protection, QueueId, QueueOffset, TimestampMs, Topic, TopicError, Wait, encode,
+    AckAt, Batch, Destination, Encoded, LogOffset, Message, MessageId, Nanos, Placed, Placement,
+    QueueId, QueueOffset, SysFlag, TimestampMs, Topic, TopicError, Wait, encode, encode_batch,
     encode_blank, place,
 };
 
@@ -15,6 +15,7 @@ use crate::clock::{monotonic, wall};
 
 use crate::error::{AppendError, Error};
 use crate::map::{FileWriter, Writer};
+use crate::recovery_point::QueueMark;
 use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::signal::remaining;
@@ -82,18 +83,29 @@ impl Queues {
             .clone()
     }
 
-    /// Recovery found a record that takes `offset` in this queue.
-    pub(crate) fn found(&self, log: u64, topic: &[u8], id: QueueId, offset: QueueOffset) {
-        // Nothing protects the field: what no counter can have reached is not where one goes on.
-        if LogOffset::MAX.get() <= offset.get() {
-            return;
-        }
+    /// Recovery found that a queue's next offset is `next` at least.
+    pub(crate) fn found(&self, log: u64, topic: &[u8], id: QueueId, next: u64) {
         let queue = self.handle_unchecked(log, topic, id);
-        queue.state.next.fetch_max(offset.get().saturating_add(1), Ordering::Relaxed);
+        queue.state.next.fetch_max(next, Ordering::Relaxed);
+    }
+
+    /// The next offset of each queue that has had a message.
+    pub(crate) fn marks(&self) -> Vec<QueueMark> {
+        let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        by_name
+            .values()
+            .map(|queue| QueueMark {
+                topic: queue.state.topic.clone(),
+                id: queue.state.id,
+                next: queue.state.next.load(Ordering::Relaxed),
+            })
+            .filter(|mark| mark.next > 0)
+            .collect()
     }
 }
 
-/// Where a message went.
+/// Where a message went, or a batch, of which `len` then counts all members' records and
+/// `queue_offset` is the first one's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Appended {
     /// The record's first byte.
@@ -122,6 +134,8 @@ impl Appended {
 #[derive(Debug)]
 pub(crate) struct Tail {
     pub(crate) wrote: LogOffset,
+    /// The last record before it.
+    pub(crate) last: Option<Appended>,
     /// Records appended since opening.
     pub(crate) records: u64,
     /// Of these, the ones whose producers wait until they are flushed.
@@ -225,6 +239,15 @@ enum Obstacle {
     Space,
 }
 
+/// What is placed together: one record, or those of a batch.
+struct Unit<'b> {
+    encoded: Encoded<'b>,
+    /// Positions of the queue that it takes.
+    slots: u64,
+    /// The queue offset that it was encoded for, if that stands in its properties.
+    base: Option<u64>,
+}
+
 impl Shared {
     /// Places `message` at the end of the log. Also says whether its producer is the only one that
     /// waits for a flush.
@@ -234,55 +257,104 @@ impl Shared {
         message: &Message<'_>,
         wait: Wait,
     ) -> Result<(Appended, bool), AppendError> {
+        self.check(queue, message.body.len())?;
+        let protection = self.options.protection;
+        let slots = u64::from(message.queue_slots()?);
+        let is_inner = message.sys_flag.has(SysFlag::INNER_BATCH);
+        let to = queue.destination();
+        with_scratch(|scratch| {
+            loop {
+                // An inner batch tells its queue offset in its properties. If another append takes
+                // it meanwhile, it is encoded for the next one.
+                let base = is_inner.then(|| queue.state.next.load(Ordering::Relaxed));
+                let inner_base =
+                    base.map(|base| QueueOffset::new(if slots > 0 { base } else { 0 }));
+                let message = Message { inner_base, ..*message };
+                reserve(scratch, message.encoded_len(to, protection)?);
+                let encoded = encode(to, &message, protection, scratch)?;
+                // Refused before anything is written, not after blanking two segments.
+                place(self.options.segment_size, LogOffset::ZERO, encoded.len())?;
+                let unit = Unit { encoded, slots, base };
+                if let Some(placed) = self.place_unit(queue, unit, wait)? {
+                    return Ok(placed);
+                }
+            }
+        })
+    }
+
+    /// Places the members of `batch` at the end of the log, one behind the other, in one segment;
+    /// gives also where each of them begins.
+    pub(crate) fn append_batch(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        batch: &Batch<'_>,
+        wait: Wait,
+    ) -> Result<(Appended, bool, Vec<LogOffset>), AppendError> {
+        let protection = self.options.protection;
+        let to = queue.destination();
+        let len = batch.encoded_len(to, message, protection)?;
+        self.check(queue, usize::try_from(len).unwrap_or(usize::MAX))?;
+        place(self.options.segment_size, LogOffset::ZERO, len)?;
+        with_scratch(|scratch| {
+            reserve(scratch, len);
+            let encoded = encode_batch(to, message, batch, protection, scratch)?;
+            let lens: Vec<u32> = encoded.record_lens().collect();
+            let unit = Unit { encoded, slots: u64::from(batch.count()), base: None };
+            let placed = self.place_unit(queue, unit, wait)?;
+            let (appended, is_lone) = placed.expect("no offset stands in a batch's properties");
+            let mut at = appended.offset;
+            let offsets = lens.iter().map(|len| {
+                let next = LogOffset::new(at.get() + u64::from(*len));
+                std::mem::replace(&mut at, next)
+            });
+            Ok((appended, is_lone, offsets.collect()))
+        })
+    }
+
+    fn check(&self, queue: &Queue, len: usize) -> Result<(), AppendError> {
         if queue.state.log != self.id {
             return Err(AppendError::ForeignQueue);
         }
         let max = self.options.max_message_bytes;
-        if message.body.len() > max {
-            return Err(AppendError::BodyTooLong { len: message.body.len(), max });
-        }
-        with_scratch(|scratch| {
-            let protection = self.options.protection;
-            let record = encode_into(scratch, queue.destination(), message, protection)?;
-            // Refused before anything is written, not after blanking two segments.
-            place(self.options.segment_size, LogOffset::ZERO, record.len())?;
-            self.place_record(queue, message, record, wait)
-        })
+        if len > max { Err(AppendError::BodyTooLong { len, max }) } else { Ok(()) }
     }
 
-    fn place_record(
+    /// Places a unit; `None` if the queue offset that it was encoded for is taken.
+    fn place_unit(
         &self,
         queue: &Queue,
-        message: &Message<'_>,
-        record: Encoded<'_>,
+        unit: Unit<'_>,
         wait: Wait,
-    ) -> Result<(Appended, bool), AppendError> {
-        let len = record.len();
+    ) -> Result<Option<(Appended, bool)>, AppendError> {
+        let len = unit.encoded.len();
         let (mut tail, blank) = self.make_room(len)?;
+        let next = queue.state.next.load(Ordering::Relaxed);
+        if unit.base.is_some_and(|base| base != next) {
+            return Ok(None);
+        }
         if blank.is_some() || tail.active.is_none() {
             tail.roll(blank);
             self.adopt(&tail);
         }
-        let takes_offset = message.sys_flag.transaction_type().takes_queue_offset();
-        let next = queue.state.next.load(Ordering::Relaxed);
         let appended = Appended {
             offset: tail.wrote,
             len,
-            queue_offset: QueueOffset::new(if takes_offset { next } else { 0 }),
+            queue_offset: QueueOffset::new(if unit.slots > 0 { next } else { 0 }),
             store_timestamp: wall().max(tail.last_store),
         };
-        let bytes = record.place(&Placed {
+        let (records, last) = last_of(&unit.encoded, appended);
+        let bytes = unit.encoded.place(&Placed {
             log_offset: appended.offset,
             queue_offset: appended.queue_offset,
             store_timestamp: appended.store_timestamp,
         });
         tail.store(bytes, appended.offset);
-        if takes_offset {
-            queue.state.next.store(next + 1, Ordering::Relaxed);
-        }
+        queue.state.next.store(next + unit.slots, Ordering::Relaxed);
         tail.last_store = appended.store_timestamp;
         tail.wrote = appended.end();
-        tail.records += 1;
+        tail.last = Some(last);
+        tail.records += records;
         let waits_for_flush = self.answers.ack(wait) == AckAt::Flushed;
         if waits_for_flush {
             tail.wanted = tail.wrote;
@@ -293,7 +365,7 @@ impl Shared {
         }
         self.progress.set_wrote(tail.wrote);
         let others = tail.wanted_records - self.flushed_wanted.load(Ordering::SeqCst);
-        Ok((appended, waits_for_flush && others == 1))
+        Ok(Some((appended, waits_for_flush && others == 1)))
     }
 
     /// Takes the append lock once a record of `len` bytes can be placed, and says how long the
@@ -381,18 +453,27 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn encode_into<'b>(
-    scratch: &'b mut Vec<u8>,
-    to: Destination<'_>,
-    message: &Message<'_>,
-    protection: Protection,
-) -> Result<Encoded<'b>, AppendError> {
-    let needed = usize::try_from(message.encoded_len(to, protection)?)
-        .map_err(|_| EncodeError::BodyTooLong { len: message.body.len() })?;
+/// How many records a unit has that was placed as `all`, and the last of them.
+fn last_of(encoded: &Encoded<'_>, all: Appended) -> (u64, Appended) {
+    let (mut records, mut last_len) = (0, all.len);
+    for len in encoded.record_lens() {
+        records += 1;
+        last_len = len;
+    }
+    if records < 2 {
+        return (1, all);
+    }
+    let offset = LogOffset::new(all.end().get() - u64::from(last_len));
+    let queue_offset = QueueOffset::new(all.queue_offset.get() + records - 1);
+    (records, Appended { offset, len: last_len, queue_offset, ..all })
+}
+
+/// Makes sure that the buffer holds `len` bytes.
+fn reserve(scratch: &mut Vec<u8>, len: u32) {
+    let needed = usize::try_from(len).expect("a record fits the address space");
     if scratch.len() < needed {
         scratch.resize(needed, 0);
     }
-    Ok(encode(to, message, protection, scratch)?)
 }
 
 /// Lends the thread's encoding buffer, which grows to the longest record and stays.

@@ -44,6 +44,11 @@ impl Directory {
         Ok(Self { root: root.to_owned(), segments, lock: Mutex::new(Some(lock)) })
     }
 
+    /// The store's own directory.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Where the segments are.
     pub(crate) fn segments(&self) -> &Path {
         &self.segments

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use store_core::{EncodeError, LogOffset, RecordTooLarge};
+use store_core::{BatchError, EncodeError, LogOffset, RecordTooLarge};
 
 /// What was being done when the system refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -105,22 +105,15 @@ impl fmt::Display for Poison {
 
 impl std::error::Error for Poison {}
 
-/// Why a log was not opened. Nothing was changed, unless a torn tail was already cut.
+/// Why a log was not opened. No segment was changed, unless a torn tail was already cut.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A bad record that is no torn tail: valid records lie behind it, or it is whole and says that
-    /// it stands elsewhere. It was not cut.
-    Damage {
-        /// The segment's file.
-        path: PathBuf,
-        /// Where valid records end.
-        at: LogOffset,
-        /// Where the next valid record begins, if there is one.
-        resumes_at: Option<LogOffset>,
-        /// What is wrong at `at`.
-        found: String,
-    },
+    /// A bad record that is no torn tail. Nothing was changed.
+    Damage(Box<Damage>),
+    /// The observer ended the scan ([`Observer::on_recovery`](crate::Observer::on_recovery)). What
+    /// was proven by then need not be read again.
+    Interrupted,
     /// Another process, or another `Log` of this one, owns the directory.
     Locked {
         /// The lock file.
@@ -157,13 +150,8 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damage { path, at, resumes_at, found } => {
-                write!(f, "{} is damaged at log offset {at} ({found})", path.display())?;
-                if let Some(resumes_at) = resumes_at {
-                    write!(f, ", and valid records resume at {resumes_at}")?;
-                }
-                f.write_str("; nothing was changed: restore the segment from a copy")
-            }
+            Self::Damage(damage) => damage.fmt(f),
+            Self::Interrupted => f.write_str("opening was interrupted; open again to go on"),
             Self::Locked { path } => write!(
                 f,
                 "{} is locked: another process, or another log of this one, uses this store; stop \
@@ -190,6 +178,34 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// A bad record with valid ones behind it, or a whole one that says that it stands elsewhere.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Damage {
+    /// The segment's file.
+    pub path: PathBuf,
+    /// Where valid records end.
+    pub at: LogOffset,
+    /// Bytes from there to where they resume, or to the segment's end.
+    pub len: u64,
+    /// Valid records behind.
+    pub records_behind: u64,
+    /// Where the first of them begins.
+    pub resumes_at: Option<LogOffset>,
+    /// What is wrong at `at`.
+    pub found: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, at, len, records_behind, resumes_at, found } = self;
+        write!(f, "{} is damaged at log offset {at}: {len} bytes ({found})", path.display())?;
+        if let Some(resumes_at) = resumes_at {
+            write!(f, "; {records_behind} valid records lie behind, from log offset {resumes_at}")?;
+        }
+        f.write_str("; nothing was changed: restore the segment from a copy, or repair the log")
+    }
+}
+
 impl From<Error> for OpenError {
     fn from(error: Error) -> Self {
         Self::System(error)
@@ -200,9 +216,11 @@ impl From<Error> for OpenError {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The body exceeds the log's limit.
+    /// The batch is not one, or a member of it cannot be a record.
+    Batch(BatchError),
+    /// The body, or the records of a batch together, exceed the log's limit.
     BodyTooLong {
-        /// The body's length in bytes.
+        /// Their length in bytes.
         len: usize,
         /// The limit (`maxMessageSize`).
         max: usize,
@@ -230,8 +248,9 @@ pub enum AppendError {
 impl fmt::Display for AppendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Batch(error) => error.fmt(f),
             Self::BodyTooLong { len, max } => {
-                write!(f, "a body of {len} bytes exceeds the log's limit of {max}")
+                write!(f, "a body or batch of {len} bytes exceeds the log's limit of {max}")
             }
             Self::Closed => f.write_str("the log is closed"),
             Self::Encode(error) => error.fmt(f),
@@ -249,6 +268,12 @@ impl fmt::Display for AppendError {
 }
 
 impl std::error::Error for AppendError {}
+
+impl From<BatchError> for AppendError {
+    fn from(error: BatchError) -> Self {
+        Self::Batch(error)
+    }
+}
 
 impl From<EncodeError> for AppendError {
     fn from(error: EncodeError) -> Self {

@@ -24,26 +24,35 @@ mod driver;
 mod error;
 mod faults;
 mod flush;
+mod keeper;
+mod listing;
 mod log;
 mod map;
 mod options;
 mod progress;
 mod recovery;
+mod recovery_point;
 mod segment;
+mod segment_scan;
+mod set_aside;
 mod shared;
 mod signal;
 mod ticket;
 mod turn;
+mod walk;
 
 pub use append::{Appended, Queue};
 pub use clock::monotonic;
 pub use cursor::Cursor;
-pub use error::{AckError, AppendError, CloseError, Error, Op, OpenError, Poison, ReadError};
+pub use error::{
+    AckError, AppendError, CloseError, Damage, Error, Op, OpenError, Poison, ReadError,
+};
 #[doc(hidden)]
 pub use faults::{Call, Faults};
-pub use log::Log;
+pub use log::{AppendedBatch, Log};
 #[doc(hidden)]
 pub use options::Hidden;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
 pub use recovery::Recovery;
+pub use segment_scan::{ClockStep, ScanProgress};
 pub use ticket::Ticket;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use store_core::{
-    AckAt, FlushStrategy, Lane, LogOffset, Message, QueueId, TopicError, Wait, Watermarks,
+    AckAt, Batch, FlushStrategy, Lane, LogOffset, Message, QueueId, TopicError, Wait, Watermarks,
 };
 
 use crate::append::{Appended, Queue, Queues, Sink, Tail};
@@ -16,6 +16,7 @@ use crate::cursor::Cursor;
 use crate::directory::Directory;
 
 use crate::error::{AckError, AppendError, CloseError, Error, Op, OpenError};
+use crate::keeper::{CheckpointFile, Records};
 use crate::map::ring;
 use crate::options::{Io, LogOptions};
 use crate::progress::Progress;
@@ -55,6 +56,15 @@ pub struct Log {
     helpers: Vec<JoinHandle<()>>,
 }
 
+/// What became of a batch.
+#[derive(Debug)]
+pub struct AppendedBatch {
+    /// Tells when the strategy's promise holds for all members.
+    pub ticket: Ticket,
+    /// Where each member's record begins; with the store's host it makes the message's id.
+    pub offsets: Vec<LogOffset>,
+}
+
 static LOGS: AtomicU64 = AtomicU64::new(0);
 
 impl Log {
@@ -76,14 +86,17 @@ impl Log {
         options.resolve(&strategy, can_map)?;
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
-        let recovered = recover(&directory, &options, |topic, queue, offset| {
-            queues.found(id, topic, queue, offset);
-        })?;
+        let checkpoint = CheckpointFile::load(root);
+        let recovered = recover(&directory, &options, id, &queues)?;
         directory.mark_in_use()?;
         let recovery = recovered.report;
-        let shared = build(id, directory, options, answers, Box::new(strategy), queues, recovered)?;
+        let place = (directory, options);
+        let strategy = Box::new(strategy);
+        let shared = build(id, place, answers, strategy, queues, recovered, checkpoint)?;
         let mut log =
             Self { shared: Arc::new(shared), recovery, lanes: Vec::new(), helpers: Vec::new() };
+        // Recovery synced what it read. A failure only makes the next open read more.
+        let _ = log.shared.write_last_point(false);
         log.spawn_threads()?;
         Ok(log)
     }
@@ -98,6 +111,8 @@ impl Log {
         }
         let shared = Arc::clone(&self.shared);
         self.helpers.push(self.spawn("allocate", move || shared.allocate_ahead())?);
+        let shared = Arc::clone(&self.shared);
+        self.helpers.push(self.spawn("keep", move || shared.keep_records())?);
         if answers.timeout.is_some() {
             let shared = Arc::clone(&self.shared);
             self.helpers.push(self.spawn("deadlines", move || shared.keep_deadlines())?);
@@ -187,6 +202,29 @@ impl Log {
             self.shared.wake_for_append(wait);
         }
         Ok(self.ticket(appended, wait).wait())
+    }
+
+    /// Places the messages of a batch at the end of the log, as records that follow each other in
+    /// one segment and in their queue. One ticket tells of all.
+    ///
+    /// `message` gives what the members share (see [`encode_batch`](store_core::encode_batch)).
+    /// After a crash a first part of the batch may be there without the rest, unless the ticket
+    /// said that the strategy's promise holds.
+    ///
+    /// # Errors
+    ///
+    /// Nothing of the batch is in the log then. Its records together may have no more bytes than
+    /// [`LogOptions::max_message_bytes`].
+    pub fn append_batch(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        batch: &Batch<'_>,
+        wait: Wait,
+    ) -> Result<AppendedBatch, AppendError> {
+        let (appended, _, offsets) = self.shared.append_batch(queue, message, batch, wait)?;
+        self.shared.wake_for_append(wait);
+        Ok(AppendedBatch { ticket: self.ticket(appended, wait), offsets })
     }
 
     fn ticket(&self, appended: Appended, wait: Wait) -> Ticket {
@@ -291,6 +329,7 @@ impl Log {
         }
         shared.stop.store(true, Ordering::SeqCst);
         shared.allocator.notify();
+        shared.keeper.notify();
         shared.progress.stop();
         for helper in self.helpers.drain(..) {
             join(helper);
@@ -314,6 +353,7 @@ impl Log {
             std::fs::remove_file(path)
                 .map_err(|error| CloseError::System(Error::from_std(Op::Remove, path, &error)))?;
         }
+        shared.write_last_point(true).map_err(CloseError::System)?;
         shared.directory.mark_closed().map_err(CloseError::System)
     }
 }
@@ -334,13 +374,14 @@ fn join(thread: JoinHandle<()>) {
 
 fn build(
     id: u64,
-    directory: Directory,
-    options: LogOptions,
+    (directory, options): (Directory, LogOptions),
     answers: Answers,
     strategy: Box<dyn FlushStrategy + Send>,
     queues: Queues,
     recovered: Recovered,
+    checkpoint: CheckpointFile,
 ) -> Result<Shared, Error> {
+    let records = Records::new(recovered.points, checkpoint);
     let end = recovered.report.end;
     let (sink, staged) = match options.io() {
         Io::Mapped => (Sink::Mapped(recovered.writer), None),
@@ -354,6 +395,7 @@ fn build(
     let active = segments.back().filter(|_| recovered.has_active).cloned();
     let tail = Tail {
         wrote: end,
+        last: recovered.last,
         records: 0,
         wanted_records: 0,
         wanted: LogOffset::ZERO,
@@ -385,6 +427,8 @@ fn build(
         flushed_wanted: AtomicU64::new(0),
         queues,
         allocator: crate::signal::Signal::default(),
+        keeper: crate::signal::Signal::default(),
+        records: Mutex::new(records),
         stop: AtomicBool::new(false),
         draining: AtomicBool::new(false),
         next_ticket: AtomicU64::new(0),

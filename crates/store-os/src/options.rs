@@ -1,6 +1,7 @@
 //! How a log is laid out and written, and who is told what it does.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use store_core::{AckAt, FlushStrategy, Lane, LogOffset, Nanos, Protection, Segme
 
 use crate::error::OpenError;
 use crate::faults::Injected;
+use crate::segment_scan::ScanProgress;
 
 /// How appended bytes reach the page cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -170,6 +172,11 @@ pub trait Observer: Send + Sync {
     fn on_commit(&self, event: &CommitEvent);
     /// Bytes became durable.
     fn on_flush(&self, event: &FlushEvent);
+    /// Opening reads the log: called every few MiB, from several threads. `Break` ends it with
+    /// [`OpenError::Interrupted`]; what was proven by then need not be read again.
+    fn on_recovery(&self, _progress: &ScanProgress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// One move of staged bytes to the page cache.

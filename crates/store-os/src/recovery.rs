@@ -1,36 +1,50 @@
 //! Reopening: what is really there, where it ends, and the durable cut behind it.
 
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use store_core::{
-    Invalid, LogOffset, PROBE_LEN, QueueId, QueueOffset, RecordView, SegmentName, Step,
-    TimestampMs, length_u64, record_at, scan_step,
-};
+use store_core::{Frame, Invalid, LogOffset, Nanos, TimestampMs, decode};
 
+use crate::append::{Appended, Queues};
+use crate::clock::{monotonic, wall};
 use crate::directory::{Directory, sync_directory};
 use crate::error::{Error, Op, OpenError};
+use crate::listing::list;
 use crate::map::FileWriter;
 use crate::options::LogOptions;
+use crate::recovery_point::{PointFiles, READ_AGAIN, RecoveryPoint};
 use crate::segment::Segment;
+use crate::segment_scan::{ClockStep, Scanned, Tally, scan_segments};
+use crate::set_aside::set_aside_range;
+use crate::walk::{Found, Resync, Walked, Walker, behind};
 
 /// What opening a log found and did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Recovery {
     /// Where the first segment begins.
     pub start: LogOffset,
+    /// From where on records were read; what lies before was proven by an earlier run.
+    pub scanned_from: LogOffset,
     /// Where valid records end, and appends go on.
     pub end: LogOffset,
-    /// Valid records found.
+    /// Valid records found from `scanned_from` on.
     pub records: u64,
     /// Whether the last owner did not close the log.
     pub unclean: bool,
     /// Bytes of a torn tail that were overwritten with zeroes behind `end`.
     pub torn_bytes: u64,
+    /// Whole records among them, left over from an earlier cut that was not erased (RocketMQ does
+    /// not): they are older than the last record, and were set aside before they were overwritten.
+    pub stale_records: u64,
+    /// How often a store time lies before the previous record's.
+    pub clock_steps: u64,
+    /// The first time that it does.
+    pub first_clock_step: Option<ClockStep>,
 }
 
 /// An opened log before its threads start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) report: Recovery,
     /// All segments, the active one last.
@@ -38,305 +52,360 @@ pub(crate) struct Recovered {
     /// Whether the last segment takes appends.
     pub(crate) has_active: bool,
     pub(crate) writer: Option<FileWriter>,
+    /// The last record.
+    pub(crate) last: Option<Appended>,
+    /// The latest store time that appends must not go behind.
     pub(crate) last_store: TimestampMs,
+    pub(crate) points: PointFiles,
 }
 
-/// Scans the log, cuts a torn tail durably, and gives what is there.
+/// Scans what no recovery point proves, cuts a torn tail durably, and gives what is there.
 ///
-/// Every segment is synced before it is read, and its clean pages forgotten: what the page cache
-/// holds after a failed sync is not what the device has. `found` is told of each record that takes
-/// a queue offset.
+/// `queues` are told the next offset of each queue.
 pub(crate) fn recover(
     directory: &Directory,
     options: &LogOptions,
-    mut found: impl FnMut(&[u8], QueueId, QueueOffset),
+    id: u64,
+    queues: &Queues,
 ) -> Result<Recovered, OpenError> {
     let names = list(directory.segments(), options)?;
-    let unclean = directory.was_abandoned();
+    let start = names.first().map_or(LogOffset::ZERO, |(start, _)| *start);
+    let (points, found) = PointFiles::load(directory.root());
+    let mut walker = Walker::new(options.protection);
+    let known = found.into_iter().find(|point| is_of_this_log(point, &names, options, &mut walker));
+    for mark in known.iter().flat_map(|known| &known.queues) {
+        queues.found(id, &mark.topic, mark.id, mark.next);
+    }
+    // Little is read whole all the same: it costs nothing, and shows damage early.
+    let known = known.filter(|known| READ_AGAIN < known.upto.since(start));
+    let from = known.as_ref().map_or(start, |known| known.upto);
     let mut scan = Scan {
-        unclean,
+        directory,
         options,
-        buffer: vec![0; WINDOW],
-        records: 0,
-        last_store: TimestampMs::default(),
+        id,
+        queues,
+        points,
+        saved: monotonic(),
+        tally: Tally::behind(known.and_then(|known| known.last)),
+        segments: Vec::new(),
+        torn: None,
     };
-    let mut segments = Vec::new();
-    let mut torn = None;
-    for (start, path) in &names {
-        let segment = Segment::sealed(path, *start, options)?;
-        segment.sync(segment.start, segment.end())?;
-        segment.forget_clean_pages();
-        if torn.is_none() {
-            torn = scan.segment(&segment, &mut found)?;
-        }
-        segments.push(segment);
-        // A long log has more segments than a process may have descriptors.
-        if let Some(older) = segments.len().checked_sub(OPEN_SEGMENTS + 1)
-            && let Some(retired) = segments[older].retired(false)
-        {
-            segments[older] = retired;
-        }
+    for (start, path) in names.iter().take_while(|(start, _)| segment_end(*start, options) <= from)
+    {
+        scan.segments.push(Segment::unopened(path, *start, options));
     }
-    let last_end = segments.last().map_or(LogOffset::ZERO, Segment::end);
-    let end = torn.map_or(last_end, |torn: Torn| torn.at);
-    let start = segments.first().map_or(LogOffset::ZERO, |segment| segment.start);
-    let mut torn_bytes = 0;
-    if let Some(torn) = torn {
-        torn_bytes = scan.cut(directory, &mut segments, torn)?;
-    }
-    let mut recovered = Recovered {
-        report: Recovery { start, end, records: scan.records, unclean, torn_bytes },
-        last_store: scan.last_store,
-        ..Recovered::default()
-    };
-    // A segment that is not full takes the next append.
-    if let Some(last) = segments.last().filter(|last| end < last.end()) {
-        let (active, writer) = Segment::reopen(last.path(), last.start, end, options)?;
-        segments.pop();
-        segments.push(active);
-        recovered.has_active = true;
-        recovered.writer = writer;
-    }
-    recovered.segments = segments.into_iter().map(Arc::new).collect();
-    Ok(recovered)
+    scan_segments(&names[scan.segments.len()..], from, options, |scanned| scan.take(scanned))?;
+    scan.finish(start, from, &mut walker)
 }
 
-/// The segments by their first offset. Last ones without a byte are what a crash leaves between
-/// creating a file and giving it its length: they are removed.
-fn list(directory: &Path, options: &LogOptions) -> Result<Vec<(LogOffset, PathBuf)>, OpenError> {
-    let listing = |error: &std::io::Error| Error::from_std(Op::List, directory, error);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(|error| listing(&error))? {
-        let entry = entry.map_err(|error| listing(&error))?;
-        let path = entry.path();
-        let kind = entry.file_type().map_err(|error| listing(&error))?;
-        let start = entry.file_name().to_str().and_then(SegmentName::parse);
-        let ends = start.and_then(|start| start.checked_add(options.segment_size.bytes()));
-        match start {
-            Some(start) if kind.is_file() && ends.is_some() => names.push((start, path)),
-            None if kind.is_dir() => {}
-            _ => return Err(OpenError::UnknownFile { path }),
-        }
-    }
-    names.sort_unstable();
-    let expected = options.segment_size.bytes();
-    let mut lengths: Vec<u64> =
-        names.iter().map(|(_, path)| length(path)).collect::<Result<_, _>>()?;
-    while let Some((_, path)) = names.pop_if(|_| lengths.pop_if(|last| *last == 0).is_some()) {
-        std::fs::remove_file(&path).map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
-        sync_directory(directory)?;
-    }
-    for ((_, path), found) in names.iter().zip(lengths) {
-        if found != expected {
-            return Err(OpenError::WrongLength { path: path.clone(), found, expected });
-        }
-    }
-    for (earlier, later) in names.iter().zip(names.iter().skip(1)) {
-        let next = LogOffset::new(earlier.0.get().saturating_add(expected));
-        if later.0 != next {
-            let path = directory.join(SegmentName::new(next).as_str());
-            return Err(OpenError::MissingSegment { path });
-        }
-    }
-    match names.first() {
-        Some((start, path)) if options.segment_size.position_of(*start) != 0 => {
-            Err(OpenError::UnknownFile { path: path.clone() })
-        }
-        _ => Ok(names),
-    }
+fn segment_end(start: LogOffset, options: &LogOptions) -> LogOffset {
+    behind(start, options.segment_size.bytes())
 }
 
-fn length(path: &Path) -> Result<u64, Error> {
-    std::fs::metadata(path)
-        .map(|found| found.len())
-        .map_err(|error| Error::from_std(Op::Open, path, &error))
+/// Whether the log that the point was taken of is the one that is there: the record before the
+/// point must still be.
+///
+/// RocketMQ keeps no point, so it may have cut and appended since; both change that record.
+fn is_of_this_log(
+    point: &RecoveryPoint,
+    names: &[(LogOffset, PathBuf)],
+    options: &LogOptions,
+    walker: &mut Walker,
+) -> bool {
+    let Some(last) = point.last.filter(|_| point.segment_size == options.segment_size) else {
+        return false;
+    };
+    let holds = |(start, _): &&(LogOffset, PathBuf)| {
+        *start <= last.offset && last.offset < segment_end(*start, options)
+    };
+    let Some((start, path)) = names.iter().find(holds) else { return false };
+    let end = segment_end(*start, options);
+    let has_segment =
+        names.last().is_some_and(|(last, _)| point.upto <= segment_end(*last, options));
+    if !has_segment || (point.upto != last.end() && point.upto != end) {
+        return false;
+    }
+    let Ok(segment) = Segment::sealed(path, *start, options) else { return false };
+    walker.forget();
+    match walker.step(&segment, last.offset, end) {
+        Ok(Found::Record(view)) => {
+            view.total_size() == last.len
+                && view.queue_offset() == last.queue_offset
+                && view.store_timestamp() == last.store_timestamp
+        }
+        _ => false,
+    }
 }
 
 /// Where valid records end before the last segment does.
 #[derive(Clone, Copy, Debug)]
 struct Torn {
+    /// The segment, counted from the log's first.
+    index: usize,
     at: LogOffset,
     found: Invalid,
 }
 
 struct Scan<'a> {
+    directory: &'a Directory,
     options: &'a LogOptions,
-    /// Whether the last owner did not close the log.
-    unclean: bool,
-    buffer: Vec<u8>,
-    records: u64,
-    last_store: TimestampMs,
+    id: u64,
+    queues: &'a Queues,
+    points: PointFiles,
+    /// When a recovery point was last written.
+    saved: Nanos,
+    tally: Tally,
+    segments: Vec<Segment>,
+    torn: Option<Torn>,
 }
 
 impl Scan<'_> {
-    /// Walks one segment; gives where it stops being valid, or `None` if it ends in a blank.
-    fn segment(
-        &mut self,
-        segment: &Segment,
-        found: &mut impl FnMut(&[u8], QueueId, QueueOffset),
-    ) -> Result<Option<Torn>, OpenError> {
-        let mut at = segment.start;
-        let mut window = 0..0;
-        loop {
-            let rest = segment.end().since(at);
-            match scan_step(&self.buffer[window.clone()], at, rest, self.options.protection) {
-                Step::Blank => return Ok(None),
-                Step::Record(view) => {
-                    at = LogOffset::new(at.get() + u64::from(view.total_size()));
-                    window.start += view.as_bytes().len();
-                    self.last_store = self.last_store.max(view.store_timestamp());
-                    self.records += 1;
-                    take_record(&view, found);
-                }
-                Step::More { needed } => {
-                    let len = needed.max(length_u64(WINDOW)).min(rest);
-                    let len = usize::try_from(len).expect("a segment fits the address space");
-                    if self.buffer.len() < len {
-                        self.buffer.resize(len, 0);
-                    }
-                    segment.read(&mut self.buffer[..len], at)?;
-                    window = 0..len;
-                }
-                Step::Invalid(found) => {
-                    refuse_at_sight(segment, at, &self.buffer[window.clone()], found)?;
-                    return Ok(Some(Torn { at, found }));
-                }
-            }
+    /// Takes the next segment.
+    fn take(&mut self, scanned: Scanned) -> Result<(), OpenError> {
+        let Scanned { segment, walked, tally } = scanned;
+        let end = segment.end();
+        let path = segment.path().to_owned();
+        self.segments.push(segment);
+        if self.torn.is_some() {
+            return Ok(());
         }
+        for (topic, queue, next) in tally.queues() {
+            self.queues.found(self.id, topic, queue, next);
+        }
+        self.tally.append(&tally);
+        match walked {
+            Walked::Invalid { at, found } => {
+                self.torn = Some(Torn { index: self.segments.len() - 1, at, found });
+            }
+            Walked::Unreadable { at } => {
+                let (path, found) = (path, "some bytes cannot be read".to_owned());
+                return Err(OpenError::Damage(Box::new(crate::error::Damage {
+                    path,
+                    at,
+                    len: end.since(at),
+                    records_behind: 0,
+                    resumes_at: None,
+                    found,
+                })));
+            }
+            Walked::Blank { .. } | Walked::Stopped { .. } => self.keep(end)?,
+        }
+        Ok(())
     }
 
-    /// Makes sure that nothing valid lies behind the torn place, then overwrites what lies there
-    /// with zeroes, and removes the segments behind it, which are all zero then.
+    /// A whole segment was proven. In a long scan this is kept, so that the next open goes on from
+    /// here if this one is interrupted; and old segments give their descriptors back, of which a
+    /// process may have fewer than a long log has segments.
+    fn keep(&mut self, end: LogOffset) -> Result<(), OpenError> {
+        if let Some(older) = self.segments.len().checked_sub(OPEN_SEGMENTS + 1)
+            && let Some(retired) = self.segments[older].retired(false)
+        {
+            self.segments[older] = retired;
+        }
+        if SAVE_EACH <= monotonic().since(self.saved) {
+            let size = self.options.segment_size;
+            let point = RecoveryPoint::new(size, end, self.tally.last, self.queues);
+            self.points.save(&point, false)?;
+            self.saved = monotonic();
+        }
+        Ok(())
+    }
+
+    /// Cuts what is torn, and makes the last segment ready for appends.
+    fn finish(
+        mut self,
+        start: LogOffset,
+        scanned_from: LogOffset,
+        walker: &mut Walker,
+    ) -> Result<Recovered, OpenError> {
+        let unclean = self.directory.was_abandoned();
+        let last_end = self.segments.last().map_or(LogOffset::ZERO, Segment::end);
+        let mut report = Recovery {
+            start,
+            scanned_from,
+            end: self.torn.map_or(last_end, |torn| torn.at),
+            records: self.tally.records,
+            unclean,
+            clock_steps: self.tally.clock_steps,
+            first_clock_step: self.tally.first_clock_step,
+            ..Recovery::default()
+        };
+        if let Some(torn) = self.torn {
+            // A log that was closed has nothing behind the place where it was closed.
+            let is_last = torn.index + 1 == self.segments.len();
+            let untouched = !unclean && start < scanned_from && torn.at == scanned_from;
+            if !(untouched && is_last && torn.found == Invalid::Unwritten) {
+                (report.torn_bytes, report.stale_records) = self.cut(torn, unclean, walker)?;
+            }
+        }
+        let Self { options, tally, mut segments, points, .. } = self;
+        let mut recovered = Recovered {
+            report,
+            segments: Vec::new(),
+            has_active: false,
+            writer: None,
+            last: tally.last,
+            last_store: not_ahead(tally.latest.max(tally.last.map(|last| last.store_timestamp))),
+            points,
+        };
+        // A segment that is not full takes the next append.
+        if let Some(last) = segments.pop_if(|last| report.end < last.end()) {
+            let (active, writer) = Segment::reopen(last.path(), last.start, report.end, options)?;
+            segments.push(active);
+            recovered.has_active = true;
+            recovered.writer = writer;
+        }
+        recovered.segments = segments.into_iter().map(Arc::new).collect();
+        Ok(recovered)
+    }
+
+    /// Makes sure that nothing valid lies behind the torn place but what was cut before, then
+    /// overwrites what lies there with zeroes, and removes the segments behind it, which are all
+    /// zero then. Gives the bytes and the whole records that were overwritten.
     ///
     /// The zeroes are durable before the log serves, so what they cover never comes back, neither
     /// here nor in RocketMQ, whose recovery moves only positions in memory (apache/rocketmq#10666).
     fn cut(
         &mut self,
-        directory: &Directory,
-        segments: &mut Vec<Segment>,
         torn: Torn,
-    ) -> Result<u64, OpenError> {
-        let index = segments
-            .iter()
-            .position(|segment| torn.at < segment.end())
-            .expect("the torn place was found in a segment");
-        let mut stray = Vec::with_capacity(segments.len());
-        for segment in &segments[index..] {
-            stray.push(self.search(segment, torn, &segments[index])?);
+        unclean: bool,
+        walker: &mut Walker,
+    ) -> Result<(u64, u64), OpenError> {
+        let behind = Behind::look(&self.segments[torn.index..], torn, walker)?;
+        let last_store = self.tally.last.map(|last| last.store_timestamp);
+        let is_stale = behind.records > 0
+            && !behind.gave_up
+            && last_store.is_some_and(|last| behind.latest.is_some_and(|latest| latest < last));
+        let segment = &self.segments[torn.index];
+        if (behind.records > 0 && !is_stale)
+            || behind.gave_up
+            || is_of_another_place(segment, torn)?
+        {
+            return Err(behind.damage(segment, torn));
+        }
+        let mut cuts = Vec::new();
+        for segment in &self.segments[torn.index..] {
+            let from = torn.at.max(segment.start);
+            cuts.push(walker.last_data(segment, from, segment.end())?.map(|to| (from, to)));
         }
         // A log that was closed has nothing in segments behind its last record. (Behind it in its
         // own segment it may: RocketMQ cuts a torn tail without overwriting it.)
-        let foreign = stray.iter().zip(&segments[index..]).find(|(last, segment)| {
-            let is_behind = torn.at <= segment.start;
-            !self.unclean && is_behind && last.is_some()
-        });
-        if let Some((_, segment)) = foreign {
+        let foreign = cuts.iter().zip(&self.segments[torn.index..]).skip(1);
+        if let Some((_, segment)) = foreign.into_iter().find(|(cut, _)| cut.is_some())
+            && !unclean
+            && !is_stale
+        {
             return Err(OpenError::UnknownFile { path: segment.path().to_owned() });
         }
-        let mut cut = 0;
-        for (segment, last) in segments[index..].iter().zip(stray) {
-            if let Some(end) = last {
-                let start = torn.at.max(segment.start);
-                overwrite(segment, start, end)?;
-                cut += end.since(start);
+        let mut bytes = 0;
+        for (cut, segment) in cuts.iter().zip(&self.segments[torn.index..]) {
+            let Some((from, to)) = *cut else { continue };
+            if is_stale {
+                set_aside_range(self.directory.segments(), segment, from, to)?;
             }
+            overwrite(segment, from, to)?;
+            bytes += to.since(from);
         }
         // The segment with the torn place stays, as the active one. Those behind it go from the
         // last on, each durably, so that a crash in between leaves no gap.
-        for empty in segments.drain(index + 1..).rev() {
+        for empty in self.segments.drain(torn.index + 1..).rev() {
             std::fs::remove_file(empty.path())
                 .map_err(|error| Error::from_std(Op::Remove, empty.path(), &error))?;
-            sync_directory(directory.segments())?;
+            sync_directory(self.directory.segments())?;
         }
-        Ok(cut)
+        Ok((bytes, behind.records))
+    }
+}
+
+/// What valid records lie behind a torn place.
+#[derive(Debug, Default)]
+struct Behind {
+    records: u64,
+    resumes_at: Option<LogOffset>,
+    latest: Option<TimestampMs>,
+    /// The search was given up: too much only looks like records.
+    gave_up: bool,
+}
+
+impl Behind {
+    /// Looks through `segments`, of which the first holds the torn place.
+    fn look(segments: &[Segment], torn: Torn, walker: &mut Walker) -> Result<Self, Error> {
+        let mut found = Self::default();
+        for segment in segments {
+            walker.forget();
+            let from = torn.at.max(segment.start);
+            if walker.last_data(segment, from, segment.end())?.is_none() {
+                continue;
+            }
+            let mut bad =
+                if from == torn.at { Some(from) } else { found.walk(segment, from, walker)? };
+            while let Some(place) = bad {
+                bad = match walker.resync(segment, place, segment.end())? {
+                    Resync::Record(at) => found.walk(segment, at, walker)?,
+                    Resync::Blank(_) | Resync::Nothing => None,
+                    Resync::Exhausted => {
+                        found.gave_up = true;
+                        None
+                    }
+                };
+            }
+        }
+        Ok(found)
     }
 
-    /// Looks for a valid record behind the torn place; gives the end of what is not zero there.
-    fn search(
+    /// Counts records from `from` on; gives the next bad place in the segment.
+    fn walk(
         &mut self,
         segment: &Segment,
-        torn: Torn,
-        damaged: &Segment,
-    ) -> Result<Option<LogOffset>, OpenError> {
-        let mut at = torn.at.max(segment.start);
-        let mut stray = None;
-        while at < segment.end() {
-            let rest = segment.end().since(at);
-            let len = usize::try_from(rest).unwrap_or(WINDOW).min(WINDOW);
-            segment.read(&mut self.buffer[..len], at)?;
-            if let Some(last) = self.buffer[..len].iter().rposition(|byte| *byte != 0) {
-                stray = Some(LogOffset::new(at.get() + length_u64(last) + 1));
-                for place in candidates(&self.buffer[..len], at) {
-                    if place > torn.at && self.is_record(segment, place)? {
-                        return Err(OpenError::Damage {
-                            path: damaged.path().to_owned(),
-                            at: torn.at,
-                            resumes_at: Some(place),
-                            found: torn.found.to_string(),
-                        });
-                    }
-                }
-            }
-            // The windows overlap, so that a record's first bytes are whole in one of them.
-            let step = if length_u64(len) == rest { len } else { len - PROBE_LEN };
-            at = LogOffset::new(at.get() + length_u64(step));
-        }
-        Ok(stray)
-    }
-
-    fn is_record(&self, segment: &Segment, at: LogOffset) -> Result<bool, OpenError> {
-        let rest = segment.end().since(at);
-        let mut bytes = vec![0; PROBE_LEN];
-        loop {
-            segment.read(&mut bytes, at)?;
-            match scan_step(&bytes, at, rest, self.options.protection) {
-                Step::Record(_) => return Ok(true),
-                Step::More { needed } if needed <= self.options.segment_size.bytes() => {
-                    bytes.resize(usize::try_from(needed).expect("below a segment's size"), 0);
-                }
-                _ => return Ok(false),
-            }
-        }
-    }
-}
-
-fn take_record(view: &RecordView<'_>, found: &mut impl FnMut(&[u8], QueueId, QueueOffset)) {
-    if view.sys_flag().transaction_type().takes_queue_offset() {
-        found(view.topic(), view.queue_id(), view.queue_offset());
-    }
-}
-
-/// Refuses what is understood well enough not to be taken for a torn tail: a record of a later
-/// version, and a whole record of another place, which a segment under a wrong name begins with.
-fn refuse_at_sight(
-    segment: &Segment,
-    at: LogOffset,
-    window: &[u8],
-    found: Invalid,
-) -> Result<(), OpenError> {
-    let path = || segment.path().to_owned();
-    match found {
-        Invalid::Place { .. } => match store_core::decode(window) {
-            Ok(store_core::Frame::Record(view)) if view.body_crc_matches() => {
-                let found = found.to_string();
-                Err(OpenError::Damage { path: path(), at, resumes_at: None, found })
-            }
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// Places in `window`, which begins at `at`, where a record may begin.
-fn candidates(window: &[u8], at: LogOffset) -> Vec<LogOffset> {
-    window
-        .windows(PROBE_LEN)
-        .enumerate()
-        .filter_map(|(index, probe)| {
-            let place = LogOffset::new(at.get() + length_u64(index));
-            record_at(probe.first_chunk()?, place).then_some(place)
+        from: LogOffset,
+        walker: &mut Walker,
+    ) -> Result<Option<LogOffset>, Error> {
+        let ended = walker.walk(segment, from, segment.end(), &mut |view| {
+            self.records += 1;
+            self.resumes_at.get_or_insert(view.log_offset());
+            self.latest = self.latest.max(Some(view.store_timestamp()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(match ended {
+            Walked::Blank { .. } | Walked::Stopped { .. } => None,
+            Walked::Invalid { at, .. } | Walked::Unreadable { at } => Some(at),
         })
-        .collect()
+    }
+
+    fn damage(&self, segment: &Segment, torn: Torn) -> OpenError {
+        let upto = self.resumes_at.unwrap_or(segment.end());
+        OpenError::Damage(Box::new(crate::error::Damage {
+            path: segment.path().to_owned(),
+            at: torn.at,
+            len: upto.since(torn.at),
+            records_behind: self.records,
+            resumes_at: self.resumes_at,
+            found: torn.found.to_string(),
+        }))
+    }
+}
+
+/// Whether a whole record stands at the torn place that says that it belongs elsewhere: a segment
+/// under a wrong name begins with one, a torn tail does not.
+fn is_of_another_place(segment: &Segment, torn: Torn) -> Result<bool, Error> {
+    if !matches!(torn.found, Invalid::Place { .. }) {
+        return Ok(false);
+    }
+    let mut total = [0; 4];
+    segment.read(&mut total, torn.at)?;
+    let rest = segment.end().since(torn.at);
+    let len = u64::from(u32::from_be_bytes(total)).min(rest);
+    let mut bytes = vec![0; usize::try_from(len).expect("a segment fits the address space")];
+    segment.read(&mut bytes, torn.at)?;
+    Ok(matches!(decode(&bytes), Ok(Frame::Record(view)) if view.body_crc_matches()))
+}
+
+/// The latest store time, unless the clock has since been set back by more than a moment: new
+/// records must not be held at a time that comes much later.
+fn not_ahead(latest: Option<TimestampMs>) -> TimestampMs {
+    let now = wall();
+    let latest = latest.unwrap_or_default();
+    if latest.get().saturating_sub(now.get()) > CLOCK_SLACK_MS { now } else { latest }
 }
 
 /// Writes zeroes over `from..to` and makes them durable.
@@ -346,12 +415,16 @@ fn overwrite(segment: &Segment, from: LogOffset, to: LogOffset) -> Result<(), Er
     while at < to {
         let len = usize::try_from(to.since(at)).unwrap_or(WINDOW).min(WINDOW);
         segment.write(&zeroes[..len], at)?;
-        at = LogOffset::new(at.get() + length_u64(len));
+        at = behind(at, store_core::length_u64(len));
     }
     segment.sync(from, to)
 }
 
 /// Segments whose descriptors stay open behind the scan.
 const OPEN_SEGMENTS: usize = 8;
-/// How much is read at a time; longer records are read whole.
+/// How much is overwritten at a time.
 const WINDOW: usize = 1 << 20;
+/// How often a long scan keeps how far it came.
+const SAVE_EACH: Nanos = Nanos::new(5_000_000_000);
+/// How far store times may lie ahead of the clock and still be gone on from.
+const CLOCK_SLACK_MS: i64 = 10_000;

@@ -1,6 +1,7 @@
 //! One segment's file: made with real space, written, synced, read.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
 use crate::map::{FileMap, FileWriter};
 use crate::options::{Io, LogOptions, Preallocate};
+use crate::walk::{Source, data_parts};
 
 /// A segment's file and, while it takes mapped appends, its map.
 ///
@@ -140,6 +142,18 @@ impl Segment {
         })
     }
 
+    /// A full and durable segment that is opened only when it is read.
+    pub(crate) fn unopened(path: &Path, start: LogOffset, options: &LogOptions) -> Self {
+        Self {
+            start,
+            size: options.segment_size,
+            path: path.to_owned(),
+            file: None,
+            map: None,
+            faults: options.faults.0.clone(),
+        }
+    }
+
     /// The same segment without its map and, unless it `keeps_file`, without its descriptor; `None`
     /// if it has neither to give back.
     pub(crate) fn retired(&self, keeps_file: bool) -> Option<Self> {
@@ -208,11 +222,32 @@ impl Segment {
             .map_err(|error| Error::from_std(Op::Read, &self.path, &error))
     }
 
+    /// Tells the kernel that the file is read from front to back:
+    /// `posix_fadvise(POSIX_FADV_SEQUENTIAL)`. A hint.
+    pub(crate) fn read_ahead(&self) {
+        if let Some(file) = &self.file {
+            let _ = fadvise(file, 0, None, Advice::Sequential);
+        }
+    }
+
     /// Makes the page cache forget what is clean, so that the next read sees the device:
     /// `posix_fadvise(POSIX_FADV_DONTNEED)`. A hint.
     pub(crate) fn forget_clean_pages(&self) {
         if let Some(file) = &self.file {
             let _ = fadvise(file, 0, None, Advice::DontNeed);
+        }
+    }
+}
+
+impl Source for Segment {
+    fn read(&self, out: &mut [u8], at: LogOffset) -> Result<(), Error> {
+        Self::read(self, out, at)
+    }
+
+    fn data(&self, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>> {
+        match self.file() {
+            Ok(file) => data_parts(&file, self.start, from, to),
+            Err(_) => std::iter::once(from..to).collect(),
         }
     }
 }

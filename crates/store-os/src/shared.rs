@@ -9,6 +9,7 @@ use store_core::{AckAt, Event, FlushStrategy, Lane, LogOffset, Nanos, Observed, 
 use crate::append::{Queues, Tail};
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::keeper::Records;
 use crate::map::Reader;
 use crate::options::LogOptions;
 use crate::progress::Progress;
@@ -45,6 +46,10 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     /// Tells the allocator that a segment is wanted.
     pub(crate) allocator: Signal,
+    /// Ends the keeper's wait.
+    pub(crate) keeper: Signal,
+    /// Checkpoint and recovery point.
+    pub(crate) records: Mutex<Records>,
     pub(crate) stop: AtomicBool,
     pub(crate) draining: AtomicBool,
     pub(crate) next_ticket: AtomicU64,

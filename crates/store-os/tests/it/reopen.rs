@@ -132,10 +132,13 @@ fn damage_with_valid_records_behind_is_refused_and_nothing_is_changed() {
         patch(root.path(), at, &[whole[usize::try_from(at % 16384).unwrap()] ^ 1]);
         let damaged: Vec<_> = files(root.path());
         match KIND.try_open(root.path(), small()).map(|_| ()) {
-            Err(OpenError::Damage { path: named, at, resumes_at, .. }) => {
-                assert_eq!(named, path);
-                assert_eq!(at, appended[victim].offset);
-                assert_eq!(resumes_at, Some(appended[victim + 1].offset));
+            Err(OpenError::Damage(damage)) => {
+                let next = appended[victim + 1].offset;
+                assert_eq!(damage.path, path);
+                assert_eq!(damage.at, appended[victim].offset);
+                assert_eq!(damage.len, next.since(damage.at));
+                assert_eq!(damage.resumes_at, Some(next));
+                assert_eq!(damage.records_behind, 59 - victim as u64);
             }
             other => panic!("record {victim}: {other:?}"),
         }
@@ -164,10 +167,7 @@ fn what_is_no_part_of_this_log_is_neither_cut_nor_removed() {
     fs::copy(segment(root.path(), 0), segment(root.path(), last)).unwrap();
     let before = files(root.path());
     let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
-    assert!(
-        matches!(refused, OpenError::Damage { .. } | OpenError::UnknownFile { .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, OpenError::Damage(_) | OpenError::UnknownFile { .. }), "{refused:?}");
     assert_eq!(files(root.path()), before, "something was changed");
     // Foreign bytes under a segment's name.
     fs::write(segment(root.path(), last), vec![7; 16384]).unwrap();

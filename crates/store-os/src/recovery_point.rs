@@ -1,0 +1,245 @@
+//! The recovery point: up to where the log is proven durable, and what is known of it there, so
+//! that opening need not read what lies before. RocketMQ's checkpoint holds times, which prove
+//! little and count no queue; this stands beside it, in two files written in turn.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use store_core::{LogOffset, QueueId, QueueOffset, SegmentSize, TimestampMs, crc32, length_u64};
+
+use crate::append::{Appended, Queues};
+use crate::error::{Error, Op};
+
+/// What is known of a log at a place.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct RecoveryPoint {
+    pub(crate) segment_size: SegmentSize,
+    /// A record's first byte, or the log's end: all before it is covered by a successful sync.
+    pub(crate) upto: LogOffset,
+    /// The last record before it; by it a log is recognised that was changed meanwhile.
+    pub(crate) last: Option<Appended>,
+    /// The next offset of each queue, counting at least the records before `upto` and at most
+    /// those that are durable.
+    pub(crate) queues: Vec<QueueMark>,
+}
+
+/// A queue's next offset.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct QueueMark {
+    pub(crate) topic: Box<[u8]>,
+    pub(crate) id: QueueId,
+    pub(crate) next: u64,
+}
+
+impl RecoveryPoint {
+    /// Takes the queues' marks.
+    pub(crate) fn new(
+        segment_size: SegmentSize,
+        upto: LogOffset,
+        last: Option<Appended>,
+        queues: &Queues,
+    ) -> Self {
+        Self { segment_size, upto, last, queues: queues.marks() }
+    }
+
+    fn encode(&self, sequence: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_LEN + self.queues.len() * 64);
+        out.extend(MAGIC);
+        out.extend(0_u32.to_be_bytes());
+        out.extend(sequence.to_be_bytes());
+        out.extend(self.segment_size.get().to_be_bytes());
+        out.extend(self.upto.get().to_be_bytes());
+        let none = Appended {
+            offset: NO_RECORD,
+            len: 0,
+            queue_offset: QueueOffset::default(),
+            store_timestamp: TimestampMs::default(),
+        };
+        let last = self.last.unwrap_or(none);
+        out.extend(last.offset.get().to_be_bytes());
+        out.extend(last.len.to_be_bytes());
+        out.extend(last.queue_offset.get().to_be_bytes());
+        out.extend(last.store_timestamp.get().to_be_bytes());
+        for QueueMark { topic, id, next } in &self.queues {
+            let len = u16::try_from(topic.len()).expect("a record's topic has a 16-bit length");
+            out.extend(len.to_be_bytes());
+            out.extend(topic);
+            out.extend(id.get().to_be_bytes());
+            out.extend(next.to_be_bytes());
+        }
+        let len = u32::try_from(out.len() + CRC_LEN).unwrap_or(0);
+        out[LENGTH].copy_from_slice(&len.to_be_bytes());
+        let crc = crc32(&out);
+        out.extend(crc.to_be_bytes());
+        out
+    }
+
+    /// The point and its number in sequence; `None` for bytes that hold no whole one.
+    fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
+        let len = u32::from_be_bytes(*bytes.get(LENGTH)?.first_chunk()?);
+        let bytes = bytes.get(..usize::try_from(len).ok()?)?;
+        let (covered, crc) = bytes.split_last_chunk()?;
+        if !covered.starts_with(MAGIC) || crc32(covered) != u32::from_be_bytes(*crc) {
+            return None;
+        }
+        let mut fields = Fields { rest: covered.get(LENGTH.end..)? };
+        let sequence = fields.u64()?;
+        let segment_size = SegmentSize::new(u64::from(fields.u32()?)).ok()?;
+        let upto = LogOffset::new(fields.u64()?);
+        let last = Appended {
+            offset: LogOffset::new(fields.u64()?),
+            len: fields.u32()?,
+            queue_offset: QueueOffset::new(fields.u64()?),
+            store_timestamp: TimestampMs::new(i64::from_be_bytes(fields.take()?)),
+        };
+        let mut queues = Vec::new();
+        while !fields.rest.is_empty() {
+            let len = usize::from(u16::from_be_bytes(fields.take()?));
+            let topic = fields.rest.split_off(..len)?.into();
+            let id = QueueId::new(i32::from_be_bytes(fields.take()?));
+            queues.push(QueueMark { topic, id, next: fields.u64()? });
+        }
+        let last = Some(last).filter(|last| last.offset != NO_RECORD);
+        Some((sequence, Self { segment_size, upto, last, queues }))
+    }
+}
+
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.rest.split_off(..N)?.first_chunk().copied()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+}
+
+/// The two files of a store directory.
+///
+/// Each write goes to the older one, so that a crash in the middle of it leaves the other. Nothing
+/// is synced but at a clean close: a point that is lost only makes the next open read more.
+#[derive(Debug)]
+pub(crate) struct PointFiles {
+    paths: [PathBuf; 2],
+    /// The number of the newest whole point.
+    sequence: u64,
+}
+
+impl PointFiles {
+    /// The files and the points in them, the newest first.
+    ///
+    /// A file that cannot be read counts as none: it would only have saved reading.
+    pub(crate) fn load(root: &Path) -> (Self, Vec<RecoveryPoint>) {
+        let paths = NAMES.map(|name| root.join(name));
+        let mut found: Vec<(u64, RecoveryPoint)> = paths
+            .iter()
+            .filter_map(|path| RecoveryPoint::decode(&std::fs::read(path).ok()?))
+            .collect();
+        found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
+        let sequence = found.first().map_or(0, |(sequence, _)| *sequence);
+        (Self { paths, sequence }, found.into_iter().map(|(_, point)| point).collect())
+    }
+
+    /// Writes a point over the older one, and makes it durable if `durably`.
+    pub(crate) fn save(&mut self, point: &RecoveryPoint, durably: bool) -> Result<(), Error> {
+        let sequence = self.sequence.wrapping_add(1);
+        let path = &self.paths[usize::from(sequence % 2 == 1)];
+        let bytes = point.encode(sequence);
+        let write = || {
+            let mut options = File::options();
+            let file = options.write(true).create(true).truncate(false).open(path)?;
+            file.write_all_at(&bytes, 0)?;
+            if durably { file.sync_data() } else { Ok(()) }
+        };
+        write().map_err(|error| Error::from_std(Op::Write, path, &error))?;
+        self.sequence = sequence;
+        Ok(())
+    }
+}
+
+/// How many bytes of a log that was closed are read again all the same: a log of no more than this
+/// is read whole whenever it is opened.
+pub(crate) const READ_AGAIN: u64 = 16 << 20;
+
+const NAMES: [&str; 2] = ["recovery-point.0", "recovery-point.1"];
+const MAGIC: &[u8; 8] = b"FMPOINT1";
+const LENGTH: std::ops::Range<usize> = 8..12;
+const HEAD_LEN: usize = 60;
+const CRC_LEN: usize = 4;
+/// Stands for the last record of a log without one.
+const NO_RECORD: LogOffset = LogOffset::new(u64::MAX);
+const _: () = assert!(length_u64(MAGIC.len()) == 8, "the length stands behind it");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(upto: u64) -> RecoveryPoint {
+        let last = Appended {
+            offset: LogOffset::new(upto - 100),
+            len: 100,
+            queue_offset: QueueOffset::new(7),
+            store_timestamp: TimestampMs::new(-5),
+        };
+        let mark =
+            |topic: &[u8], id, next| QueueMark { topic: topic.into(), id: QueueId::new(id), next };
+        RecoveryPoint {
+            segment_size: SegmentSize::new(65536).unwrap(),
+            upto: LogOffset::new(upto),
+            last: Some(last),
+            queues: vec![mark(b"orders", 0, 8), mark(&[b't'; 255], -1, u64::MAX)],
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let empty = RecoveryPoint { last: None, queues: Vec::new(), ..point(100) };
+        for point in [point(1000), empty] {
+            let bytes = point.encode(9);
+            assert_eq!(RecoveryPoint::decode(&bytes), Some((9, point.clone())));
+            let longer = [&bytes[..], b"rest of a longer one"].concat();
+            assert_eq!(RecoveryPoint::decode(&longer), Some((9, point)));
+        }
+    }
+
+    #[test]
+    fn a_cut_or_changed_point_is_none() {
+        let bytes = point(1000).encode(9);
+        for cut in 0..bytes.len() {
+            assert_eq!(RecoveryPoint::decode(&bytes[..cut]), None, "cut at {cut}");
+        }
+        for bit in 0..(bytes.len() - CRC_LEN) * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(RecoveryPoint::decode(&changed), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_cut_short_leaves_the_other_point() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut files, found) = PointFiles::load(root.path());
+        assert!(found.is_empty());
+        for upto in [1000, 2000, 3000] {
+            files.save(&point(upto), upto == 3000).unwrap();
+        }
+        let (mut files, found) = PointFiles::load(root.path());
+        assert_eq!(found, [point(3000), point(2000)]);
+        files.save(&point(4000), false).unwrap();
+        let newest = root.path().join(NAMES[0]);
+        let whole = std::fs::read(&newest).unwrap();
+        for cut in [0, 10, whole.len() - 1] {
+            std::fs::write(&newest, &whole[..cut]).unwrap();
+            assert_eq!(PointFiles::load(root.path()).1, [point(3000)], "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Keeping bytes that leave the log: in a directory of their own, which RocketMQ passes over.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use store_core::{LogOffset, SegmentName, length_u64};
+
+use crate::directory::sync_directory;
+use crate::error::{Error, Op};
+use crate::segment::Segment;
+use crate::walk::behind;
+
+/// The directory for what is set aside, made if it is missing.
+///
+/// Beside the segments, so that it is on their file system; a directory there is skipped when a
+/// store is loaded, while a file of another name would make RocketMQ refuse it.
+pub(crate) fn set_aside_directory(segments: &Path) -> Result<PathBuf, Error> {
+    let directory = segments.join(SET_ASIDE);
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| Error::from_std(Op::Create, &directory, &error))?;
+    sync_directory(segments)?;
+    Ok(directory)
+}
+
+/// Copies `from..to` of a segment durably to a file of its own, named by segment and place.
+pub(crate) fn set_aside_range(
+    segments: &Path,
+    segment: &Segment,
+    from: LogOffset,
+    to: LogOffset,
+) -> Result<PathBuf, Error> {
+    let directory = set_aside_directory(segments)?;
+    let name = SegmentName::new(segment.start);
+    let (path, file) = create_new(&directory, &format!("{}.stale-{from}", name.as_str()))?;
+    let failed = |error: &std::io::Error| Error::from_std(Op::Write, &path, error);
+    let mut buffer = vec![0; WINDOW];
+    let mut at = from;
+    while at < to {
+        let len = usize::try_from(to.since(at)).unwrap_or(WINDOW).min(WINDOW);
+        segment.read(&mut buffer[..len], at)?;
+        file.write_all_at(&buffer[..len], at.since(from)).map_err(|error| failed(&error))?;
+        at = behind(at, length_u64(len));
+    }
+    file.sync_all().map_err(|error| failed(&error))?;
+    sync_directory(&directory)?;
+    Ok(path)
+}
+
+/// A new file of this name, or of this name and a number.
+fn create_new(directory: &Path, name: &str) -> Result<(PathBuf, File), Error> {
+    let mut number = 0;
+    loop {
+        let path = match number {
+            0 => directory.join(name),
+            _ => directory.join(format!("{name}.{number}")),
+        };
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(Error::from_std(Op::Create, &path, &error)),
+        }
+    }
+}
+
+const SET_ASIDE: &str = "set-aside";
+const WINDOW: usize = 1 << 20;
