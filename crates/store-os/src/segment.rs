@@ -1,6 +1,7 @@
 //! One segment's file: made with real space, written, synced, read.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
 use crate::map::{FileMap, FileWriter};
 use crate::options::{Io, LogOptions, Preallocate};
+use crate::walk::{Source, data_parts};
 
 /// A segment's file and, while it takes mapped appends, its map.
 ///
@@ -213,6 +215,19 @@ impl Segment {
     pub(crate) fn forget_clean_pages(&self) {
         if let Some(file) = &self.file {
             let _ = fadvise(file, 0, None, Advice::DontNeed);
+        }
+    }
+}
+
+impl Source for Segment {
+    fn read(&self, out: &mut [u8], at: LogOffset) -> Result<(), Error> {
+        Self::read(self, out, at)
+    }
+
+    fn data(&self, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>> {
+        match self.file() {
+            Ok(file) => data_parts(&file, self.start, from, to),
+            Err(_) => std::iter::once(from..to).collect(),
         }
     }
 }
