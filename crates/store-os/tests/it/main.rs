@@ -8,7 +8,10 @@
 
 mod append;
 mod faults;
+mod golden;
 mod kill;
 mod reopen;
+#[path = "../golden/mod.rs"]
+mod rocketmq;
 mod support;
 mod ticket;
