@@ -94,8 +94,16 @@ pub(crate) fn recover(
     {
         scan.segments.push(Segment::unopened(path, *start, options));
     }
-    scan_segments(&names[scan.segments.len()..], from, options, |scanned| scan.take(scanned))?;
-    scan.finish(start, from, &mut walker)
+    let rest = &names[scan.segments.len()..];
+    match scan_segments(rest, from, options, |scanned| scan.take(scanned)) {
+        Ok(()) => scan.finish(start, from, &mut walker),
+        Err(error) => {
+            if error == OpenError::Interrupted {
+                scan.save()?;
+            }
+            Err(error)
+        }
+    }
 }
 
 fn segment_end(start: LogOffset, options: &LogOptions) -> LogOffset {
@@ -188,7 +196,7 @@ impl Scan<'_> {
                     found,
                 })));
             }
-            Walked::Blank { .. } | Walked::Stopped { .. } => self.keep(end)?,
+            Walked::Blank { .. } | Walked::Stopped { .. } => self.keep()?,
         }
         Ok(())
     }
@@ -196,17 +204,26 @@ impl Scan<'_> {
     /// A whole segment was proven. In a long scan this is kept, so that the next open goes on from
     /// here if this one is interrupted; and old segments give their descriptors back, of which a
     /// process may have fewer than a long log has segments.
-    fn keep(&mut self, end: LogOffset) -> Result<(), OpenError> {
+    fn keep(&mut self) -> Result<(), OpenError> {
         if let Some(older) = self.segments.len().checked_sub(OPEN_SEGMENTS + 1)
             && let Some(retired) = self.segments[older].retired(false)
         {
             self.segments[older] = retired;
         }
         if SAVE_EACH <= monotonic().since(self.saved) {
+            self.save()?;
+            self.saved = monotonic();
+        }
+        Ok(())
+    }
+
+    /// Writes a point at the end of the segments taken so far, which are all whole.
+    fn save(&mut self) -> Result<(), Error> {
+        let Some(end) = self.segments.last().map(Segment::end) else { return Ok(()) };
+        if self.torn.is_none() {
             let size = self.options.segment_size;
             let point = RecoveryPoint::new(size, end, self.tally.last, self.queues);
             self.points.save(&point, false)?;
-            self.saved = monotonic();
         }
         Ok(())
     }

@@ -7,9 +7,11 @@
 )]
 
 mod append;
+mod batch;
 mod faults;
 mod golden;
 mod kill;
+mod recovery;
 mod reopen;
 #[path = "../golden/mod.rs"]
 mod rocketmq;
