@@ -3,7 +3,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use store_core::{Destination, Message, Placed, Protection, QueueId, Topic, crc32, decode, encode};
+use store_core::{
+    Destination, LogOffset, Message, Placed, Protection, QueueId, Topic, crc32, decode, encode,
+    scan_step,
+};
 
 fn records(criterion: &mut Criterion) {
     for body_len in [128_u64, 1024, 16 << 10] {
@@ -20,15 +23,28 @@ fn records(criterion: &mut Criterion) {
                 black_box(crc32(&body))
             });
         });
-        group.bench_function("encode", |bencher| {
-            bencher.iter(|| {
-                let record =
-                    encode(to, black_box(&message), Protection::Record, &mut out).expect("it fits");
-                black_box(record.place(&Placed::default()).len())
+        for (name, protection) in
+            [("encode", Protection::Record), ("encode-body-crc", Protection::Body)]
+        {
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    let record =
+                        encode(to, black_box(&message), protection, &mut out).expect("it fits");
+                    black_box(record.place(&Placed::default()).len())
+                });
             });
-        });
+        }
         let len = message.encoded_len(to, Protection::Record).expect("it fits");
         let len = usize::try_from(len).expect("a small record");
+        encode(to, &message, Protection::Record, &mut out)
+            .expect("it fits")
+            .place(&Placed::default());
+        group.bench_function("scan", |bencher| {
+            bencher.iter(|| {
+                let at = LogOffset::ZERO;
+                black_box(scan_step(black_box(&out[..len]), at, 1 << 20, Protection::Record));
+            });
+        });
         group.bench_function("decode", |bencher| {
             bencher.iter(|| black_box(decode(black_box(&out[..len])).is_ok()));
         });

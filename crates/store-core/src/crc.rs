@@ -19,6 +19,12 @@ pub(crate) const fn masked(full: u32) -> u32 {
     full & 0x7FFF_FFFF
 }
 
+/// Whether a whole of this length is summed in one go rather than joined from its parts: below
+/// this, a second pass over a part costs less than joining (docs/adr/0012).
+pub(crate) const fn is_summed_whole(len: usize) -> bool {
+    len <= 4096
+}
+
 /// What appending a number of bytes does to a checksum: multiplication by x^(8·bytes) modulo the
 /// CRC's polynomial.
 ///

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::crc::{Shift, crc32_full, masked};
+use crate::crc::{Shift, crc32_full, is_summed_whole, masked};
 use crate::host::host_len;
 use crate::protection::{self, PROPERTY_LEN};
 use crate::stored_properties::StoredProperties;
@@ -93,9 +93,9 @@ impl Message<'_> {
 
 /// Writes a record to the front of `out`, all but what [`Placed`] adds.
 ///
-/// The body's checksum is computed here, and what the CRC32 property covers is summed but for the
-/// first bytes, so that nothing long is left for the moment when the record gets its place
-/// ([`Encoded::place`]). Topics of more than 127 bytes make it version 2. Source:
+/// The body's checksum is computed here, and of a long record what the CRC32 property covers is
+/// summed but for the first bytes, so that nothing long is left for the moment when the record gets
+/// its place ([`Encoded::place`]). Topics of more than 127 bytes make it version 2. Source:
 /// `MessageExtEncoder.encode`.
 ///
 /// # Errors
@@ -139,13 +139,12 @@ impl<'a> Parts<'a> {
     ) -> Result<Self, EncodeError> {
         let (inner_base, own) = (message.inner_base, message.properties);
         let properties = StoredProperties { inner_base, own, shared, protection };
-        let properties_len = properties.len();
+        let (properties_len, last) = properties.measure();
         if properties_len > MAX_PROPERTIES_LEN {
             let max = MAX_PROPERTIES_LEN;
             return Err(EncodeError::PropertiesTooLong { len: properties_len, max });
         }
-        let last = properties.last().or(to.topic.as_bytes().last().copied());
-        if last == Some(0) {
+        if last.or(to.topic.as_bytes().last().copied()) == Some(0) {
             return Err(EncodeError::EndsInZero);
         }
         Ok(Self { to, message, properties, properties_len })
@@ -212,11 +211,14 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Sums what lies between STORETIMESTAMP and the CRC32 property, and keeps the sum, with the shift
-/// by its length, where the property's digits will stand.
+/// Sums what lies between STORETIMESTAMP and the CRC32 property of a long record, and keeps the sum,
+/// with the shift by its length, where the property's digits will stand.
 fn sum_tail(bytes: &mut [u8], body_end: usize, body_len: usize, body_crc: u32) {
     let head_len = placed_len(bytes);
     let (covered, property) = split_property(bytes);
+    if is_summed_whole(covered.len()) {
+        return;
+    }
     let before = crc32_full(&covered[head_len..body_end - body_len]);
     let behind = &covered[body_end..];
     let through_body = Shift::by(body_len).join(before, body_crc);
@@ -277,12 +279,15 @@ fn place_one(record: &mut [u8], placed: &Placed, protection: Protection) {
     record[end - STORE_TIMESTAMP_LEN..end]
         .copy_from_slice(&placed.store_timestamp.get().to_be_bytes());
     if protection == Protection::Record {
-        let head = crc32_full(&record[..end]);
-        let (_, property) = split_property(record);
-        let kept = |range: core::ops::Range<usize>| {
-            u32::from_be_bytes(*property[range].first_chunk().expect("four bytes were kept"))
+        let (covered, property) = split_property(record);
+        let full = if is_summed_whole(covered.len()) {
+            crc32_full(covered)
+        } else {
+            let kept = |range: core::ops::Range<usize>| {
+                u32::from_be_bytes(*property[range].first_chunk().expect("four bytes were kept"))
+            };
+            Shift::from_bits(kept(KEPT_SHIFT)).join(crc32_full(&covered[..end]), kept(KEPT_SUM))
         };
-        let full = Shift::from_bits(kept(KEPT_SHIFT)).join(head, kept(KEPT_SUM));
         protection::write_digits(full, property);
     }
 }

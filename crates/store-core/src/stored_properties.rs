@@ -21,27 +21,24 @@ pub(crate) struct StoredProperties<'a> {
 }
 
 impl StoredProperties<'_> {
-    /// The stored string's length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        let mut len = 0;
-        self.each(|piece| len += piece.len());
-        len + self.protection.reserved_len()
-    }
-
-    /// The stored string's last byte.
-    pub(crate) fn last(&self) -> Option<u8> {
+    /// The stored string's length in bytes, and its last byte.
+    pub(crate) fn measure(&self) -> (usize, Option<u8>) {
+        let mut len = self.protection.reserved_len();
         let mut last = None;
-        self.each(|piece| last = piece.last().copied());
-        if self.protection == Protection::Record { Some(END) } else { last }
+        self.each(|piece| {
+            len += piece.len();
+            last = piece.last().copied();
+        });
+        (len, if self.protection == Protection::Record { Some(END) } else { last })
     }
 
-    /// Writes the string over `out`, which is `len` bytes long, but for the CRC32 property's
+    /// Writes the string over `out`, which has the measured length, but for the CRC32 property's
     /// digits.
     pub(crate) fn write(&self, out: &mut [u8]) {
         let mut rest = out;
         self.each(|piece| {
             rest.split_off_mut(..piece.len())
-                .expect("len counted every piece")
+                .expect("measure counted every piece")
                 .copy_from_slice(piece);
         });
         if let Ok(property) = <&mut [u8; PROPERTY_LEN]>::try_from(rest) {
@@ -98,21 +95,20 @@ impl<'a> Iterator for Kept<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let starts = |at: &usize| *at == 0 || self.rest[at - 1] == END;
-        let dropped = (0..self.rest.len()).filter(starts).find(|at| {
-            let piece = &self.rest[*at..];
-            is_named(piece, protection::NAME) || (self.without_base && is_named(piece, INNER_BASE))
-        });
-        let (kept, from) = match dropped {
-            None => (self.rest, &[][..]),
-            Some(at) => {
-                let (kept, from) = self.rest.split_at(at);
-                let end = from.iter().position(|byte| *byte == END);
-                (kept, end.map_or(&[][..], |end| &from[end + 1..]))
+        let mut piece = self.rest;
+        loop {
+            let end = piece.iter().position(|byte| *byte == END);
+            let next = end.map_or(&[][..], |end| &piece[end + 1..]);
+            let is_stores_own = is_named(piece, protection::NAME)
+                || (self.without_base && is_named(piece, INNER_BASE));
+            if is_stores_own || next.is_empty() {
+                let dropped = if is_stores_own { piece.len() } else { 0 };
+                let kept = &self.rest[..self.rest.len() - dropped];
+                self.rest = next;
+                return Some(kept);
             }
-        };
-        self.rest = from;
-        Some(kept)
+            piece = next;
+        }
     }
 }
 
@@ -136,11 +132,11 @@ mod tests {
 
     #[track_caller]
     fn check(properties: StoredProperties<'_>, expect: &[u8]) {
-        let mut out = vec![0xEE; properties.len()];
+        let mut out = vec![0xEE; properties.measure().0];
         properties.write(&mut out);
         assert_eq!(out, expect);
         let protected = StoredProperties { protection: Protection::Record, ..properties };
-        let mut out = vec![0xEE; protected.len()];
+        let mut out = vec![0xEE; protected.measure().0];
         protected.write(&mut out);
         let separator = if expect.is_empty() || expect.ends_with(&[2]) { &[][..] } else { &[2] };
         assert_eq!(out, [expect, separator, CRC].concat());

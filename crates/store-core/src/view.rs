@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::Range;
 
-use crate::crc::{Shift, crc32_full, masked};
+use crate::crc::{Shift, crc32_full, is_summed_whole, masked};
 use crate::host::host_len;
 use crate::protection;
 use crate::record::{INNER_NUM, parse_inner_num};
@@ -138,7 +138,7 @@ impl<'a> RecordView<'a> {
         self.sys_flag().has(SysFlag::INNER_BATCH).then(inner_num).flatten().unwrap_or(1)
     }
 
-    /// Verifies both checksums, summing the body once.
+    /// Verifies both checksums; a long body is summed once.
     pub(crate) fn verify(&self, protection: Protection) -> Result<(), BadChecksum> {
         let [body_start, body_end] = self.body;
         let body = crc32_full(self.body());
@@ -153,10 +153,15 @@ impl<'a> RecordView<'a> {
             return Ok(());
         };
         let covered = &self.bytes[..self.bytes.len() - protection::PROPERTY_LEN];
-        let behind = &covered[body_end..];
-        let through_body =
-            Shift::by(self.body().len()).join(crc32_full(&covered[..body_start]), body);
-        let computed = masked(Shift::by(behind.len()).join(through_body, crc32_full(behind)));
+        let full = if is_summed_whole(covered.len()) {
+            crc32_full(covered)
+        } else {
+            let before = crc32_full(&covered[..body_start]);
+            let through_body = Shift::by(self.body().len()).join(before, body);
+            let behind = &covered[body_end..];
+            Shift::by(behind.len()).join(through_body, crc32_full(behind))
+        };
+        let computed = masked(full);
         if stored == u64::from(computed) {
             Ok(())
         } else {
