@@ -1,0 +1,4 @@
+//! Fuzzes `fuzz::checkpoint`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::checkpoint(data));

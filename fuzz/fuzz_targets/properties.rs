@@ -1,0 +1,4 @@
+//! Fuzzes `fuzz::properties`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::properties(data));
