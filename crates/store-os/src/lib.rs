@@ -54,5 +54,8 @@ pub use log::{AppendedBatch, Log};
 pub use options::Hidden;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
 pub use recovery::Recovery;
+#[cfg(feature = "_faults")]
+#[doc(hidden)]
+pub use recovery_point::fuzz_recovery_point;
 pub use segment_scan::{ClockStep, ScanProgress};
 pub use ticket::Ticket;
