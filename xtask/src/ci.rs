@@ -41,6 +41,7 @@ pub(crate) fn run(_: &Arguments) -> Result<u8> {
         steps.cargo(&format!("bench {bench} of {package}, once"), &arguments)?;
     }
     steps.instructions()?;
+    steps.miri()?;
     steps.smoke()?;
     for line in &steps.left_out {
         say!("left out: {line}");
@@ -116,6 +117,38 @@ impl Steps<'_> {
         let arguments = ["bench", "--locked", "--package", "store-core", "--bench"];
         let arguments = [&arguments[..], &["encode_instructions"]].concat();
         self.cargo("instruction counts of encoding", &arguments)
+    }
+
+    /// The core's unit and property tests under Miri, where a nightly compiler has it.
+    fn miri(&mut self) -> Result<()> {
+        let miri = |arguments: &[&str]| {
+            let mut command = Command::new("rustup");
+            command.current_dir(self.root).args(["run", "nightly", "cargo", "miri"]);
+            command.args(arguments);
+            command
+        };
+        let mut probe = miri(&["--version"]);
+        let found = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !found.is_ok_and(|status| status.success()) {
+            let remedy = "rustup toolchain install nightly --component miri,rust-src";
+            self.left_out.push(format!("Miri (get it with: {remedy})"));
+            return Ok(());
+        }
+        let test = ["test", "--locked", "--package", "store-core", "--lib", "--test", "properties"];
+        // Another compiler's artefacts, and the tests of it are slow: few cases are enough here.
+        let directory = self.root.join("target/miri");
+        let mut command = miri(&test);
+        command.env("CARGO_TARGET_DIR", directory).env("PROPTEST_CASES", "4");
+        command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+        // The outer cargo names itself and its compiler, which are not nightly's.
+        for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC", "RUSTFLAGS"] {
+            command.env_remove(name);
+        }
+        self.step("miri over the core", |_| {
+            let status = command.status()?;
+            ensure!(status.success(), "cargo miri {} failed: {status}", test.join(" "));
+            Ok(())
+        })
     }
 
     /// The main job at tiny size, by this very program.

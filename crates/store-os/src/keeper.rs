@@ -11,7 +11,7 @@ use store_core::{Checkpoint, LogOffset, Nanos};
 use crate::append::Appended;
 use crate::clock::monotonic;
 use crate::error::{Error, Op};
-use crate::recovery_point::{PointFiles, RecoveryPoint};
+use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
 use crate::shared::Shared;
 
 /// What is written beside the log about it. Locked by the keeper, and when the log is closed.
@@ -41,8 +41,7 @@ impl Records {
 #[derive(Debug)]
 pub(crate) struct CheckpointFile {
     path: PathBuf,
-    /// What it holds of things that are not kept here: consume queues, index, replication.
-    others: Checkpoint,
+    others: Others,
 }
 
 impl CheckpointFile {
@@ -51,18 +50,19 @@ impl CheckpointFile {
     pub(crate) fn load(root: &Path) -> Self {
         let path = root.join("checkpoint");
         let found = std::fs::read(&path).ok().and_then(|bytes| Checkpoint::decode(&bytes).ok());
-        Self { path, others: found.unwrap_or_default() }
+        Self { path, others: Others::of(&found.unwrap_or_default()) }
+    }
+
+    pub(crate) fn others(&self) -> Others {
+        self.others
     }
 
     /// Writes the five fields, given the last record that a successful sync covers: its store time,
     /// and, as RocketMQ's recovery leaves it, its first byte as what is confirmed.
     fn write(&self, last: Option<&Appended>, durably: bool) -> Result<(), Error> {
         let place = |last: &Appended| i64::try_from(last.offset.get()).unwrap_or(i64::MAX);
-        let checkpoint = Checkpoint {
-            physic_msg_timestamp: last.map(|last| last.store_timestamp).unwrap_or_default(),
-            confirm_phy_offset: last.map(place).unwrap_or_default(),
-            ..self.others
-        };
+        let physic = last.map(|last| last.store_timestamp).unwrap_or_default();
+        let checkpoint = self.others.with(physic, last.map(place).unwrap_or_default());
         let write = || {
             let mut options = File::options();
             let file = options.write(true).create(true).truncate(false).open(&self.path)?;
@@ -120,7 +120,7 @@ impl Shared {
         if upto == self.records().written {
             return None;
         }
-        let point = RecoveryPoint::new(self.options.segment_size, upto, last, &self.queues);
+        let point = self.point(upto, last);
         let (durable_from, _) = end(self);
         Some(Pending { point, durable_from })
     }
@@ -140,8 +140,13 @@ impl Shared {
             let tail = self.tail();
             (tail.wrote, tail.last)
         };
-        let point = RecoveryPoint::new(self.options.segment_size, upto, last, &self.queues);
+        let point = self.point(upto, last);
         self.records().write(&point, durably)
+    }
+
+    fn point(&self, upto: LogOffset, last: Option<Appended>) -> RecoveryPoint {
+        let others = self.records().checkpoint.others;
+        RecoveryPoint::new(self.options.segment_size, others, upto, last, &self.queues)
     }
 }
 

@@ -87,7 +87,7 @@ impl Log {
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
         let checkpoint = CheckpointFile::load(root);
-        let recovered = recover(&directory, &options, id, &queues)?;
+        let recovered = recover(&directory, &options, checkpoint.others(), (id, &queues))?;
         directory.mark_in_use()?;
         let recovery = recovered.report;
         let place = (directory, options);

@@ -13,7 +13,7 @@ use crate::error::{Error, Op, OpenError};
 use crate::listing::list;
 use crate::map::FileWriter;
 use crate::options::LogOptions;
-use crate::recovery_point::{PointFiles, READ_AGAIN, RecoveryPoint};
+use crate::recovery_point::{Others, PointFiles, READ_AGAIN, RecoveryPoint};
 use crate::segment::Segment;
 use crate::segment_scan::{ClockStep, Scanned, Tally, scan_segments};
 use crate::set_aside::set_aside_range;
@@ -61,18 +61,21 @@ pub(crate) struct Recovered {
 
 /// Scans what no recovery point proves, cuts a torn tail durably, and gives what is there.
 ///
-/// `queues` are told the next offset of each queue.
+/// `queues` are told the next offset of each queue. A recovery point counts only if the checkpoint
+/// still has the same of `others`.
 pub(crate) fn recover(
     directory: &Directory,
     options: &LogOptions,
-    id: u64,
-    queues: &Queues,
+    others: Others,
+    (id, queues): (u64, &Queues),
 ) -> Result<Recovered, OpenError> {
     let names = list(directory.segments(), options)?;
     let start = names.first().map_or(LogOffset::ZERO, |(start, _)| *start);
     let (points, found) = PointFiles::load(directory.root());
     let mut walker = Walker::new(options.protection);
-    let known = found.into_iter().find(|point| is_of_this_log(point, &names, options, &mut walker));
+    let known = found.into_iter().find(|point| {
+        point.others == others && is_of_this_log(point, &names, options, &mut walker)
+    });
     for mark in known.iter().flat_map(|known| &known.queues) {
         queues.found(id, &mark.topic, mark.id, mark.next);
     }
@@ -82,6 +85,7 @@ pub(crate) fn recover(
     let mut scan = Scan {
         directory,
         options,
+        others,
         id,
         queues,
         points,
@@ -113,7 +117,8 @@ fn segment_end(start: LogOffset, options: &LogOptions) -> LogOffset {
 /// Whether the log that the point was taken of is the one that is there: the record before the
 /// point must still be.
 ///
-/// RocketMQ keeps no point, so it may have cut and appended since; both change that record.
+/// RocketMQ keeps no point, so it may have cut and appended since. That changes this record, or, if
+/// it cut far before it and left it standing, the checkpoint.
 fn is_of_this_log(
     point: &RecoveryPoint,
     names: &[(LogOffset, PathBuf)],
@@ -157,6 +162,7 @@ struct Torn {
 struct Scan<'a> {
     directory: &'a Directory,
     options: &'a LogOptions,
+    others: Others,
     id: u64,
     queues: &'a Queues,
     points: PointFiles,
@@ -222,7 +228,7 @@ impl Scan<'_> {
         let Some(end) = self.segments.last().map(Segment::end) else { return Ok(()) };
         if self.torn.is_none() {
             let size = self.options.segment_size;
-            let point = RecoveryPoint::new(size, end, self.tally.last, self.queues);
+            let point = RecoveryPoint::new(size, self.others, end, self.tally.last, self.queues);
             self.points.save(&point, false)?;
         }
         Ok(())

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use store_core::{LogOffset, QueueId, QueueOffset, SegmentSize, TimestampMs, crc32, length_u64};
+use store_core::{
+    Checkpoint, LogOffset, QueueId, QueueOffset, SegmentSize, TimestampMs, crc32, length_u64,
+};
 
 use crate::append::{Appended, Queues};
 use crate::error::{Error, Op};
@@ -15,6 +17,8 @@ use crate::error::{Error, Op};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RecoveryPoint {
     pub(crate) segment_size: SegmentSize,
+    /// What the checkpoint file held of others: another owner of the log changes it.
+    pub(crate) others: Others,
     /// A record's first byte, or the log's end: all before it is covered by a successful sync.
     pub(crate) upto: LogOffset,
     /// The last record before it; by it a log is recognised that was changed meanwhile.
@@ -22,6 +26,40 @@ pub(crate) struct RecoveryPoint {
     /// The next offset of each queue, counting at least the records before `upto` and at most
     /// those that are durable.
     pub(crate) queues: Vec<QueueMark>,
+}
+
+/// The checkpoint's fields that are not written here, but by who builds consume queues and index or
+/// replicates the log: RocketMQ, as soon as it has opened it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Others {
+    logics_msg_timestamp: TimestampMs,
+    index_msg_timestamp: TimestampMs,
+    master_flushed_offset: i64,
+}
+
+impl Others {
+    pub(crate) fn of(checkpoint: &Checkpoint) -> Self {
+        Self {
+            logics_msg_timestamp: checkpoint.logics_msg_timestamp,
+            index_msg_timestamp: checkpoint.index_msg_timestamp,
+            master_flushed_offset: checkpoint.master_flushed_offset,
+        }
+    }
+
+    /// The checkpoint with these fields, and the others as given.
+    pub(crate) fn with(
+        self,
+        physic_msg_timestamp: TimestampMs,
+        confirm_phy_offset: i64,
+    ) -> Checkpoint {
+        Checkpoint {
+            physic_msg_timestamp,
+            logics_msg_timestamp: self.logics_msg_timestamp,
+            index_msg_timestamp: self.index_msg_timestamp,
+            master_flushed_offset: self.master_flushed_offset,
+            confirm_phy_offset,
+        }
+    }
 }
 
 /// A queue's next offset.
@@ -36,11 +74,12 @@ impl RecoveryPoint {
     /// Takes the queues' marks.
     pub(crate) fn new(
         segment_size: SegmentSize,
+        others: Others,
         upto: LogOffset,
         last: Option<Appended>,
         queues: &Queues,
     ) -> Self {
-        Self { segment_size, upto, last, queues: queues.marks() }
+        Self { segment_size, others, upto, last, queues: queues.marks() }
     }
 
     fn encode(&self, sequence: u64) -> Vec<u8> {
@@ -49,6 +88,9 @@ impl RecoveryPoint {
         out.extend(0_u32.to_be_bytes());
         out.extend(sequence.to_be_bytes());
         out.extend(self.segment_size.get().to_be_bytes());
+        out.extend(self.others.logics_msg_timestamp.get().to_be_bytes());
+        out.extend(self.others.index_msg_timestamp.get().to_be_bytes());
+        out.extend(self.others.master_flushed_offset.to_be_bytes());
         out.extend(self.upto.get().to_be_bytes());
         let none = Appended {
             offset: NO_RECORD,
@@ -86,12 +128,17 @@ impl RecoveryPoint {
         let mut fields = Fields { rest: covered.get(LENGTH.end..)? };
         let sequence = fields.u64()?;
         let segment_size = SegmentSize::new(u64::from(fields.u32()?)).ok()?;
+        let others = Others {
+            logics_msg_timestamp: TimestampMs::new(fields.i64()?),
+            index_msg_timestamp: TimestampMs::new(fields.i64()?),
+            master_flushed_offset: fields.i64()?,
+        };
         let upto = LogOffset::new(fields.u64()?);
         let last = Appended {
             offset: LogOffset::new(fields.u64()?),
             len: fields.u32()?,
             queue_offset: QueueOffset::new(fields.u64()?),
-            store_timestamp: TimestampMs::new(i64::from_be_bytes(fields.take()?)),
+            store_timestamp: TimestampMs::new(fields.i64()?),
         };
         let mut queues = Vec::new();
         while !fields.rest.is_empty() {
@@ -101,7 +148,7 @@ impl RecoveryPoint {
             queues.push(QueueMark { topic, id, next: fields.u64()? });
         }
         let last = Some(last).filter(|last| last.offset != NO_RECORD);
-        Some((sequence, Self { segment_size, upto, last, queues }))
+        Some((sequence, Self { segment_size, others, upto, last, queues }))
     }
 }
 
@@ -116,6 +163,10 @@ impl Fields<'_> {
 
     fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_be_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_be_bytes)
     }
 
     fn u64(&mut self) -> Option<u64> {
@@ -202,7 +253,7 @@ pub(crate) const READ_AGAIN: u64 = 16 << 20;
 const NAMES: [&str; 2] = ["recovery-point.0", "recovery-point.1"];
 const MAGIC: &[u8; 8] = b"FMPOINT1";
 const LENGTH: std::ops::Range<usize> = 8..12;
-const HEAD_LEN: usize = 60;
+const HEAD_LEN: usize = 84;
 const CRC_LEN: usize = 4;
 /// Stands for the last record of a log without one.
 const NO_RECORD: LogOffset = LogOffset::new(u64::MAX);
@@ -223,6 +274,7 @@ mod tests {
             |topic: &[u8], id, next| QueueMark { topic: topic.into(), id: QueueId::new(id), next };
         RecoveryPoint {
             segment_size: SegmentSize::new(65536).unwrap(),
+            others: Others { master_flushed_offset: -1, ..Others::default() },
             upto: LogOffset::new(upto),
             last: Some(last),
             queues: vec![mark(b"orders", 0, 8), mark(&[b't'; 255], -1, u64::MAX)],

@@ -104,6 +104,15 @@ fn a_log_that_was_changed_meanwhile_is_read_whole() {
     let log = KIND.open(root.path(), large());
     assert_eq!((log.recovery().scanned_from, log.recovery().records), (LogOffset::ZERO, 96));
     drop(log);
+    // Another owner ran, which kept no point but the checkpoint.
+    let others = Checkpoint { logics_msg_timestamp: TimestampMs::new(1), ..Checkpoint::default() };
+    fs::write(root.path().join("checkpoint"), others.encode()).unwrap();
+    let log = KIND.open(root.path(), large());
+    assert_eq!((log.recovery().scanned_from, log.recovery().records), (LogOffset::ZERO, 96));
+    log.close().unwrap();
+    let log = KIND.open(root.path(), large());
+    assert_eq!(log.recovery().scanned_from, log.recovery().end);
+    log.close().unwrap();
     // Without its points, and with points that are garbage.
     for garbage in [&b""[..], b"FMPOINT1 garbage", &[0xFF; 200]] {
         for name in ["recovery-point.0", "recovery-point.1"] {
