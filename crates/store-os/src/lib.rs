@@ -37,6 +37,7 @@ mod segment_scan;
 mod set_aside;
 mod shared;
 mod signal;
+mod survey;
 mod ticket;
 mod turn;
 mod walk;
@@ -55,4 +56,8 @@ pub use options::Hidden;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
 pub use recovery::Recovery;
 pub use segment_scan::{ClockStep, ScanProgress};
+pub use survey::{
+    Fault, FaultKind, Health, QueueSurvey, SegmentSurvey, Survey, SurveyError, SurveyOptions,
+    TopicSurvey, survey,
+};
 pub use ticket::Ticket;

@@ -15,5 +15,7 @@ mod recovery;
 mod reopen;
 #[path = "../golden/mod.rs"]
 mod rocketmq;
+mod stores;
 mod support;
+mod survey;
 mod ticket;
