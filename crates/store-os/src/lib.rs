@@ -30,6 +30,7 @@ mod log;
 mod map;
 mod options;
 mod progress;
+mod reader;
 mod recovery;
 mod recovery_point;
 mod segment;
@@ -54,6 +55,7 @@ pub use log::{AppendedBatch, Log};
 #[doc(hidden)]
 pub use options::Hidden;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
+pub use reader::StoreReader;
 pub use recovery::Recovery;
 pub use segment_scan::{ClockStep, ScanProgress};
 pub use survey::{

@@ -11,6 +11,7 @@ mod batch;
 mod faults;
 mod golden;
 mod kill;
+mod reader;
 mod recovery;
 mod reopen;
 #[path = "../golden/mod.rs"]
