@@ -33,6 +33,7 @@ mod progress;
 mod reader;
 mod recovery;
 mod recovery_point;
+mod repair;
 mod segment;
 mod segment_scan;
 mod set_aside;
@@ -57,6 +58,10 @@ pub use options::Hidden;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
 pub use reader::StoreReader;
 pub use recovery::Recovery;
+pub use repair::{
+    Fill, FillWith, LOST_TOPIC, LostRange, RepairError, RepairPlan, RepairReport, RepairStep,
+    plan_repair,
+};
 pub use segment_scan::{ClockStep, ScanProgress};
 pub use survey::{
     Fault, FaultKind, Health, QueueSurvey, SegmentSurvey, Survey, SurveyError, SurveyOptions,

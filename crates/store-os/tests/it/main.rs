@@ -14,6 +14,7 @@ mod kill;
 mod reader;
 mod recovery;
 mod reopen;
+mod repair;
 #[path = "../golden/mod.rs"]
 mod rocketmq;
 mod stores;
