@@ -9,6 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, fcntl_lock, statfs};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{Error, Op, OpenError};
 
@@ -27,10 +28,10 @@ impl Directory {
         let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
         let root =
             &std::path::absolute(root).map_err(|error| Error::from_std(Op::Open, root, &error))?;
-        let segments = root.join("commitlog");
+        let segments = root.join(SEGMENTS);
         std::fs::create_dir_all(&segments)
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
-        let lock = Lock::take(root.join("lock"))?;
+        let lock = Lock::take(root.join(LOCK))?;
         // Each time, because a crash may have come between making a directory and syncing it.
         sync_directory(root)?;
         for ancestor in root.ancestors().skip(1) {
@@ -134,6 +135,22 @@ impl Drop for Lock {
     }
 }
 
+/// Whether somebody holds the store's lock; it is asked for and not taken (`F_GETLK`).
+///
+/// A lock file that cannot be opened counts as free.
+pub(crate) fn is_locked(root: &Path) -> bool {
+    let path = root.join(LOCK);
+    // Closing the file would drop a lock that this process has on it.
+    let owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(found) = std::fs::metadata(&path) else { return false };
+    if owned.contains(&(found.dev(), found.ino())) {
+        return true;
+    }
+    let Ok(file) = File::open(&path) else { return false };
+    let whole = Flock::from(FlockType::WriteLock);
+    fcntl_getlk(&file, &whole).is_ok_and(|holder| holder.is_some())
+}
+
 /// Whether a directory's file system writes changed blocks to new places: there a block that is
 /// allocated may still not be written for want of space.
 pub(crate) fn copies_on_write(path: &Path) -> Result<bool, Error> {
@@ -148,7 +165,11 @@ pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
         .map_err(|error| Error::from_std(Op::Sync, path, &error))
 }
 
-const ABORT: &str = "abort";
+/// The directory of the segments in a store's root.
+pub(crate) const SEGMENTS: &str = "commitlog";
+/// The file that says that a log is in use or was left without closing.
+pub(crate) const ABORT: &str = "abort";
+const LOCK: &str = "lock";
 
 /// What syncing a directory above the store may be refused with: no right to, read-only, or a file
 /// system without such a thing.

@@ -17,6 +17,8 @@ pub enum Op {
     },
     /// Making a directory or file.
     Create,
+    /// Giving a file a second name: `link`.
+    Link,
     /// Listing a directory.
     List,
     /// Taking the store's lock.
@@ -31,6 +33,8 @@ pub enum Op {
     Read,
     /// Removing a file.
     Remove,
+    /// Giving a file another name: `rename`.
+    Rename,
     /// Starting a thread.
     Spawn,
     /// Making bytes durable: `fdatasync`, `msync` or `fsync`.
@@ -44,6 +48,7 @@ impl fmt::Display for Op {
         match self {
             Self::Allocate { bytes } => write!(f, "allocate {bytes} bytes for"),
             Self::Create => f.write_str("create"),
+            Self::Link => f.write_str("link"),
             Self::List => f.write_str("list"),
             Self::Lock => f.write_str("lock"),
             Self::Map => f.write_str("map"),
@@ -51,6 +56,7 @@ impl fmt::Display for Op {
             Self::Panicked => f.write_str("go on after a panic in a lane of"),
             Self::Read => f.write_str("read"),
             Self::Remove => f.write_str("remove"),
+            Self::Rename => f.write_str("rename"),
             Self::Spawn => f.write_str("start a thread for"),
             Self::Sync => f.write_str("sync"),
             Self::Write => f.write_str("write"),

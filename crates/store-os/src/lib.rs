@@ -30,13 +30,16 @@ mod log;
 mod map;
 mod options;
 mod progress;
+mod reader;
 mod recovery;
 mod recovery_point;
+mod repair;
 mod segment;
 mod segment_scan;
 mod set_aside;
 mod shared;
 mod signal;
+mod survey;
 mod ticket;
 mod turn;
 mod walk;
@@ -53,9 +56,18 @@ pub use log::{AppendedBatch, Log};
 #[doc(hidden)]
 pub use options::Hidden;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
+pub use reader::StoreReader;
 pub use recovery::Recovery;
 #[cfg(feature = "_faults")]
 #[doc(hidden)]
 pub use recovery_point::fuzz_recovery_point;
+pub use repair::{
+    Fill, FillWith, LOST_TOPIC, LostRange, RepairError, RepairPlan, RepairReport, RepairStep,
+    plan_repair,
+};
 pub use segment_scan::{ClockStep, ScanProgress};
+pub use survey::{
+    Fault, FaultKind, Health, QueueSurvey, SegmentSurvey, Survey, SurveyError, SurveyOptions,
+    TopicSurvey, survey,
+};
 pub use ticket::Ticket;

@@ -1,4 +1,4 @@
-//! Walking the frames of one segment: where valid records end, and where they go on behind a bad one.
+//! Walking the frames of one segment: where valid records end, and where they go on behind bad ones.
 
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -6,8 +6,8 @@ use std::ops::{ControlFlow, Range};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use store_core::{
-    BLANK_LEN, DecodeError, Invalid, LogOffset, Magic, PROBE_LEN, Protection, RecordView, Step,
-    SysFlag, Version, decode, length_u64, record_at, scan_step,
+    BLANK_LEN, DecodeError, Frame, Invalid, LogOffset, Magic, PROBE_LEN, Protection, RecordView,
+    Step, SysFlag, Version, decode, length_u64, record_at, scan_step,
 };
 
 use crate::error::Error;
@@ -156,6 +156,15 @@ impl Walker {
                 Ok(_) => unreachable!("only a frame that cannot be decoded needs more"),
             },
         })
+    }
+
+    /// The record of `len` bytes that the last step found at `at`.
+    pub(crate) fn record(&self, at: LogOffset, len: u64) -> RecordView<'_> {
+        let from = in_memory(at.since(self.window.start));
+        match decode(&self.buffer[from..from + in_memory(len)]) {
+            Ok(Frame::Record(view)) => view,
+            _ => unreachable!("a step found a record of this length there"),
+        }
     }
 
     /// Looks for the next valid record behind the bad place `bad`.

@@ -11,9 +11,13 @@ mod batch;
 mod faults;
 mod golden;
 mod kill;
+mod reader;
 mod recovery;
 mod reopen;
+mod repair;
 #[path = "../golden/mod.rs"]
 mod rocketmq;
+mod stores;
 mod support;
+mod survey;
 mod ticket;
