@@ -7,6 +7,7 @@ mod say;
 mod bench;
 mod ci;
 mod progress;
+mod signals;
 mod tidy;
 
 use std::path::{Path, PathBuf};
