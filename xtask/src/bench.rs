@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use harness::profile::Sweep;
@@ -12,7 +10,7 @@ use harness::run::{self, Finished, Order};
 use harness::table;
 
 use crate::progress::Progress;
-use crate::{exit, say};
+use crate::{exit, say, signals};
 
 /// Measure this disk: messages per second and what a crash would take, per strategy
 ///
@@ -41,17 +39,7 @@ pub(crate) struct Arguments {
 fn measure(arguments: &Arguments) -> Result<Finished> {
     let root = crate::root();
     let sweep = Sweep::load(&arguments.sweep, &root)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let signals = signal_hook::consts::TERM_SIGNALS.iter().chain(&[signal_hook::consts::SIGHUP]);
-    for signal in signals.filter(|signal| !is_ignored(**signal)) {
-        // A second signal ends the program at once; the next run removes the log left behind.
-        signal_hook::flag::register_conditional_shutdown(
-            *signal,
-            i32::from(exit::INTERRUPTED),
-            Arc::clone(&interrupted),
-        )?;
-        signal_hook::flag::register(*signal, Arc::clone(&interrupted))?;
-    }
+    let interrupted = signals::flag()?;
     let order = Order {
         directory: arguments.dir.clone(),
         results: arguments.results.clone().unwrap_or_else(|| root.join("results")),
@@ -90,14 +78,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let invalid = cells.iter().any(|cell| cell.status == Status::Invalid);
     let per_block = manifest.cells_planned / manifest.blocks.max(1);
     Ok(if invalid || done < per_block { exit::INVALID } else { exit::OK })
-}
-
-/// Whether whoever started this program had it ignore a signal, as `nohup` does.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
 /// The command as the user can give it again.

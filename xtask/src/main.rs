@@ -6,7 +6,9 @@ mod say;
 
 mod bench;
 mod ci;
+mod log;
 mod progress;
+mod signals;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ struct Arguments {
 enum Task {
     Bench(bench::Arguments),
     Ci(ci::Arguments),
+    Log(log::Arguments),
     Tidy(tidy::Arguments),
 }
 
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match arguments.task {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
+        Some(Task::Log(arguments)) => log::run(&arguments),
         Some(Task::Tidy(arguments)) => tidy::run(&arguments),
         None => say::out(&format!("{}\n", Arguments::command().render_help())).map(|()| exit::OK),
     };

@@ -1,4 +1,5 @@
-//! Says on stderr what a run will do and how far it is: a bar on a terminal, else plain lines.
+//! Says on stderr what a run will do and how far it is: a bar on a terminal, else plain lines or,
+//! for a scan, nothing.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use harness::format;
 use harness::results::Cell;
 use harness::run::{Plan, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
+use store_os::ScanProgress;
 
 /// The run as it goes.
 #[derive(Debug, Default)]
@@ -77,6 +79,45 @@ impl Watch for Progress {
 }
 
 impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A scan of a store as it goes: a bar on a terminal, else nothing.
+#[derive(Debug)]
+pub(crate) struct ScanBar {
+    bar: Option<ProgressBar>,
+}
+
+impl ScanBar {
+    pub(crate) fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{bar:30} {percent}%  {eta} left  {wide_msg}");
+            ProgressBar::new(0).with_style(style.expect("the template is well formed"))
+        });
+        Self { bar }
+    }
+
+    /// Shows how far the scan is. May be called from any thread.
+    pub(crate) fn show(&self, seen: &ScanProgress) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(seen.total_bytes);
+            bar.set_message(format!(
+                "{} of {}, {} records",
+                format::bytes(float(seen.scanned_bytes)),
+                format::bytes(float(seen.total_bytes)),
+                format::count(float(seen.records)),
+            ));
+            // Last, because it draws.
+            bar.set_position(seen.scanned_bytes);
+        }
+    }
+}
+
+impl Drop for ScanBar {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

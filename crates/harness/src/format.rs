@@ -63,6 +63,19 @@ pub fn utc_compact(ms: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
+/// A moment as `2026-03-09T14:05:59.042Z` (ISO 8601), from milliseconds since 1970; as the bare
+/// number where no calendar reaches: before 1970 and behind the year 9999.
+pub fn utc_iso(ms: i64) -> String {
+    match u64::try_from(ms) {
+        Ok(since) if since < YEAR_10000 => {
+            let [year, month, day, hour, minute, second] = civil(since);
+            let millis = since % 1000;
+            format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+        }
+        _ => format!("{ms} ms"),
+    }
+}
+
 /// Year, month, day, hour, minute and second in UTC.
 fn civil(ms: u64) -> [u64; 6] {
     let seconds = ms / 1000;
@@ -148,6 +161,9 @@ fn scaled(value: f64, steps: &[(&str, f64)]) -> String {
     };
     format!("{shown:.decimals$}{unit}")
 }
+
+/// Milliseconds from 1970 to the year 10000.
+const YEAR_10000: u64 = 253_402_300_800_000;
 
 #[cfg(test)]
 mod tests {
@@ -248,6 +264,20 @@ mod tests {
             assert_eq!(utc(ms), expect, "{ms}");
         }
         assert!(utc(u64::MAX).ends_with("UTC"));
+    }
+
+    #[test]
+    fn iso_times_have_milliseconds_and_a_number_stands_in_where_there_is_no_date() {
+        for (ms, expect) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_795_957_621_653, "2026-11-29T13:07:01.653Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+            (253_402_300_800_000, "253402300800000 ms"),
+            (-1, "-1 ms"),
+            (i64::MIN, "-9223372036854775808 ms"),
+        ] {
+            assert_eq!(utc_iso(ms), expect, "{ms}");
+        }
     }
 
     #[test]

@@ -1,0 +1,201 @@
+//! A store's survey as one JSON object.
+
+use std::path::Path;
+
+use serde::Serialize;
+use store_core::{Checkpoint, TimestampMs};
+use store_os::{Fault, QueueSurvey, SegmentSurvey, Survey, TopicSurvey};
+
+use super::fault::{self, Told};
+use super::text;
+
+/// All that a survey found. Offsets and lengths are bytes, times milliseconds since 1970.
+#[derive(Debug, Serialize)]
+pub(super) struct Json {
+    schema: &'static str,
+    store: String,
+    segments_dir: String,
+    health: &'static str,
+    segment_size: u64,
+    start: u64,
+    end: u64,
+    records: u64,
+    record_bytes: u64,
+    blank_bytes: u64,
+    records_v1: u64,
+    records_v2: u64,
+    records_protected: u64,
+    first_store_timestamp_ms: Option<i64>,
+    last_store_timestamp_ms: Option<i64>,
+    clock_steps: u64,
+    first_clock_step: Option<ClockStepJson>,
+    checkpoint: Option<CheckpointJson>,
+    checkpoint_error: Option<String>,
+    abort: Option<String>,
+    locked: bool,
+    faults: Vec<FaultJson>,
+    segments: Vec<SegmentJson>,
+    topics: Vec<TopicJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClockStepJson {
+    offset: u64,
+    before_ms: i64,
+    after_ms: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct CheckpointJson {
+    physic_msg_timestamp_ms: i64,
+    logics_msg_timestamp_ms: i64,
+    index_msg_timestamp_ms: i64,
+    master_flushed_offset: i64,
+    confirm_phy_offset: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct FaultJson {
+    kind: &'static str,
+    path: String,
+    segment: String,
+    from: u64,
+    to: u64,
+    length: u64,
+    found: Option<String>,
+    records_behind: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SegmentJson {
+    path: String,
+    start: u64,
+    file_length: u64,
+    records: u64,
+    record_bytes: u64,
+    blank_bytes: u64,
+    first_store_timestamp_ms: Option<i64>,
+    last_store_timestamp_ms: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+struct TopicJson {
+    topic: String,
+    topic_hex: String,
+    records: u64,
+    record_bytes: u64,
+    queues: Vec<QueueJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct QueueJson {
+    queue_id: i32,
+    records: u64,
+    first_offset: u64,
+    next_offset: u64,
+    gaps: u64,
+}
+
+impl Json {
+    pub(super) fn new(survey: &Survey, store: &Path) -> Self {
+        let checkpoint = survey.checkpoint.as_ref();
+        Self {
+            schema: "flushmark.log/1.0",
+            store: lossy(store),
+            segments_dir: lossy(&survey.segments_dir),
+            health: fault::health_word(survey.health()),
+            segment_size: survey.segment_size.bytes(),
+            start: survey.start.get(),
+            end: survey.end.get(),
+            records: survey.records,
+            record_bytes: survey.record_bytes,
+            blank_bytes: survey.blank_bytes,
+            records_v1: survey.records - survey.records_v2,
+            records_v2: survey.records_v2,
+            records_protected: survey.records_protected,
+            first_store_timestamp_ms: survey.first_store.map(TimestampMs::get),
+            last_store_timestamp_ms: survey.last_store.map(TimestampMs::get),
+            clock_steps: survey.clock_steps,
+            first_clock_step: survey.first_clock_step.as_ref().map(|step| ClockStepJson {
+                offset: step.at.get(),
+                before_ms: step.before.get(),
+                after_ms: step.after.get(),
+            }),
+            checkpoint: checkpoint.and_then(|read| read.as_ref().ok()).map(CheckpointJson::new),
+            checkpoint_error: checkpoint
+                .and_then(|read| read.as_ref().err())
+                .map(ToString::to_string),
+            abort: survey.abort.clone(),
+            locked: survey.locked,
+            faults: survey.faults.iter().map(FaultJson::new).collect(),
+            segments: survey.segments.iter().map(SegmentJson::new).collect(),
+            topics: survey.topics.iter().map(|(name, topic)| TopicJson::new(name, topic)).collect(),
+        }
+    }
+}
+
+impl CheckpointJson {
+    fn new(checkpoint: &Checkpoint) -> Self {
+        Self {
+            physic_msg_timestamp_ms: checkpoint.physic_msg_timestamp.get(),
+            logics_msg_timestamp_ms: checkpoint.logics_msg_timestamp.get(),
+            index_msg_timestamp_ms: checkpoint.index_msg_timestamp.get(),
+            master_flushed_offset: checkpoint.master_flushed_offset,
+            confirm_phy_offset: checkpoint.confirm_phy_offset,
+        }
+    }
+}
+
+impl FaultJson {
+    fn new(fault: &Fault) -> Self {
+        let told = Told::new(fault);
+        Self {
+            kind: told.kind,
+            path: lossy(&fault.path),
+            segment: lossy(fault.path.file_name().unwrap_or_default().as_ref()),
+            from: fault.from.get(),
+            to: fault.to.get(),
+            length: fault::length(fault),
+            found: told.found,
+            records_behind: told.records_behind,
+        }
+    }
+}
+
+impl SegmentJson {
+    fn new(segment: &SegmentSurvey) -> Self {
+        Self {
+            path: lossy(&segment.path),
+            start: segment.start.get(),
+            file_length: segment.file_len,
+            records: segment.records,
+            record_bytes: segment.record_bytes,
+            blank_bytes: segment.blank_bytes,
+            first_store_timestamp_ms: segment.first_store.map(TimestampMs::get),
+            last_store_timestamp_ms: segment.last_store.map(TimestampMs::get),
+        }
+    }
+}
+
+impl TopicJson {
+    fn new(name: &[u8], topic: &TopicSurvey) -> Self {
+        let queue = |(id, queue): (&store_core::QueueId, &QueueSurvey)| QueueJson {
+            queue_id: id.get(),
+            records: queue.records,
+            first_offset: queue.first.get(),
+            next_offset: queue.next.get(),
+            gaps: queue.gaps,
+        };
+        Self {
+            topic: String::from_utf8_lossy(name).into_owned(),
+            topic_hex: text::hex(name),
+            records: topic.records,
+            record_bytes: topic.record_bytes,
+            queues: topic.queues.iter().map(queue).collect(),
+        }
+    }
+}
+
+fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,364 @@
+//! `cargo xtask log DIR`: what is in a store, on one screen.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use store_core::{Checkpoint, TimestampMs};
+use store_os::{Fault, FaultKind, Health, Survey, TopicSurvey};
+
+use super::fault::{self, Told};
+use super::{Store, text};
+use crate::{exit, say};
+
+pub(super) fn run(store: &Store) -> Result<u8> {
+    let Some(survey) = store.scan(store_os::survey)? else { return Ok(exit::INTERRUPTED) };
+    say::stream(|out| {
+        render(&survey, &store.dir, out).context(say::CANNOT_WRITE)?;
+        Ok(exit::OK)
+    })
+}
+
+/// Writes the screen: at most 24 lines of 80 columns, but for a long path.
+fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
+    line(out, "store", &text::path(dir))?;
+    line(out, "segments", &segments(survey))?;
+    line(out, "records", &records(survey))?;
+    if let (Some(first), Some(last)) = (survey.first_store, survey.last_store) {
+        line(out, "stored", &format!("{} to {}", text::time(first), text::time(last)))?;
+    }
+    if let Some(step) = &survey.first_clock_step {
+        let times = text::plural(survey.clock_steps, "time");
+        let back = step.before.get().saturating_sub(step.after.get());
+        let back = text::span(u64::try_from(back).unwrap_or(0));
+        line(out, "clock", &format!("went back {times}, first by {back} at {}", step.at))?;
+    }
+    line(out, "valid to", &watermark(survey))?;
+    for (name, value) in ["checkpoint", ""].into_iter().zip(checkpoint(survey)) {
+        line(out, name, &value)?;
+    }
+    line(out, "exit", last_exit(survey))?;
+    topics(survey, out)?;
+    writeln!(out)?;
+    for (name, value) in
+        std::iter::once("health").chain(std::iter::repeat("")).zip(health(survey, dir))
+    {
+        line(out, name, &value)?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "{name:<LABEL$}{value}")
+}
+
+fn segments(survey: &Survey) -> String {
+    let count = survey.segments.len();
+    if count == 0 {
+        return "none yet".to_owned();
+    }
+    let size = text::bytes(survey.segment_size.bytes());
+    let end =
+        survey.segments.iter().filter_map(|segment| segment.start.checked_add(segment.file_len));
+    let end = end.max().unwrap_or(survey.end);
+    format!("{count} of {size} each, offsets {} to {end}", survey.start)
+}
+
+fn records(survey: &Survey) -> String {
+    let Survey { records, record_bytes, records_v2, records_protected, .. } = survey;
+    if *records == 0 {
+        return "none".to_owned();
+    }
+    let version = match (*records_v2, records - records_v2) {
+        (0, _) => "version 1".to_owned(),
+        (_, 0) => "version 2".to_owned(),
+        (second, first) => format!("version 1: {first}, version 2: {second}"),
+    };
+    let protected = match *records_protected {
+        0 => "none with a CRC32 property".to_owned(),
+        all if all == *records => "all with a CRC32 property".to_owned(),
+        some => format!("{some} with a CRC32 property"),
+    };
+    format!("{records}, {}; {version}; {protected}", text::bytes(*record_bytes))
+}
+
+/// Where valid records end, and what is left of the segment there.
+fn watermark(survey: &Survey) -> String {
+    let end = survey.end;
+    let last = survey.segments.iter().rev().find(|segment| {
+        segment.start <= end && end.since(segment.start) < survey.segment_size.bytes()
+    });
+    match last {
+        Some(segment) => {
+            let rest = survey.segment_size.bytes() - end.since(segment.start);
+            format!("{end}, in {}; {} of it are left", text::name(&segment.path), text::bytes(rest))
+        }
+        None => format!("{end}"),
+    }
+}
+
+/// What the checkpoint says, in two lines.
+fn checkpoint(survey: &Survey) -> Vec<String> {
+    let checkpoint = match &survey.checkpoint {
+        None => return vec!["none".to_owned()],
+        Some(Err(error)) => return vec![format!("unreadable: {error}")],
+        Some(Ok(checkpoint)) => checkpoint,
+    };
+    let Checkpoint {
+        physic_msg_timestamp: log,
+        logics_msg_timestamp: queues,
+        index_msg_timestamp: index,
+        master_flushed_offset: master,
+        confirm_phy_offset: confirmed,
+    } = *checkpoint;
+    let or_none = |at: TimestampMs| if at.get() == 0 { "–".to_owned() } else { text::time(at) };
+    vec![
+        format!("log {}, queues {}", or_none(log), or_none(queues)),
+        format!("index {}, confirmed {confirmed}, master flushed {master}", or_none(index)),
+    ]
+}
+
+fn last_exit(survey: &Survey) -> &'static str {
+    match (&survey.abort, survey.locked) {
+        (Some(_), true) => "none: a process has the store open",
+        (Some(_), false) => "unclean: abort is there, and no process has the store open",
+        (None, true) => "clean; a process has the store open",
+        (None, false) => "clean",
+    }
+}
+
+/// The topics with most bytes.
+fn topics(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
+    let mut topics: Vec<(&Vec<u8>, &TopicSurvey)> = survey.topics.iter().collect();
+    if topics.is_empty() {
+        return Ok(());
+    }
+    topics.sort_by_key(|(_, topic)| std::cmp::Reverse(topic.record_bytes));
+    writeln!(out)?;
+    writeln!(out, "{:<TOPIC$}{:>12}{:>8}{:>10}", "topic", "records", "queues", "bytes")?;
+    let shown = if topics.len() == MOST_TOPICS + 1 { topics.len() } else { MOST_TOPICS };
+    for (name, topic) in topics.iter().take(shown) {
+        let name = text::padded(&text::escaped(name), TOPIC);
+        let (queues, bytes) = (topic.queues.len(), text::bytes(topic.record_bytes));
+        writeln!(out, "{name}{:>12}{queues:>8}{bytes:>10}", topic.records)?;
+    }
+    if topics.len() > shown {
+        writeln!(out, "and {} more", topics.len() - shown)?;
+    }
+    Ok(())
+}
+
+/// Sound, torn or damaged, and what to run next.
+fn health(survey: &Survey, dir: &Path) -> Vec<String> {
+    let Some(first) = survey.faults.first() else {
+        return vec!["sound".to_owned()];
+    };
+    if survey.health() == Health::Damaged {
+        let mut lines = vec![format!("damaged, {}; the first:", fault::count(survey))];
+        lines.extend(damage(first, dir));
+        return lines;
+    }
+    match &first.kind {
+        FaultKind::Empty => vec![
+            "sound, with an empty file at its end".to_owned(),
+            format!("{}; opening removes it", text::name(&first.path)),
+        ],
+        FaultKind::StaleTail { records, .. } => {
+            let records = text::plural(*records, "older record");
+            vec![
+                format!("sound, with {records} behind the end, left by an earlier cut"),
+                format!("from {} on; opening cuts them", first.from),
+            ]
+        }
+        _ => {
+            let length = text::plural(fault::length(first), "byte");
+            let found = Told::new(first).found.unwrap_or_default();
+            vec![
+                format!("torn tail of {length} at {}, which opening cuts:", first.from),
+                text::clipped(&text::escaped(found.as_bytes()), VALUE),
+            ]
+        }
+    }
+}
+
+/// Where a fault is, what it is, and what to run next.
+fn damage(fault: &Fault, dir: &Path) -> [String; 4] {
+    let told = Told::new(fault);
+    let segment = text::name(&fault.path);
+    let place = match fault::length(fault) {
+        0 => segment,
+        length => format!("{segment}, offset {}, {}", fault.from, text::plural(length, "byte")),
+    };
+    let behind = match told.records_behind {
+        0 => String::new(),
+        behind => format!("; valid records behind: {behind}"),
+    };
+    let dir = text::shell_word(dir);
+    [
+        place,
+        text::clipped(&told.what, VALUE - behind.len()) + &behind,
+        format!("next: cargo xtask log verify {dir}   lists every fault"),
+        format!("      cargo xtask log repair {dir}   says what is lost"),
+    ]
+}
+
+/// Columns of the labels, of what stands beside them, and of a topic's name.
+const LABEL: usize = 12;
+const VALUE: usize = text::COLUMNS - LABEL;
+const TOPIC: usize = 50;
+
+/// So many topics leave the screen within 24 lines.
+const MOST_TOPICS: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::fixture;
+    use store_core::LogOffset;
+    use store_os::ClockStep;
+
+    fn screen(survey: &Survey, dir: &str) -> String {
+        let mut out = Vec::new();
+        render(survey, Path::new(dir), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_sound_store_on_one_screen() {
+        let expect = "\
+store       /s
+segments    2 of 64 KiB each, offsets 65536 to 196608
+records     3, 600 B; version 1: 2, version 2: 1; 2 with a CRC32 property
+stored      2026-11-29T13:07:01.653Z to 2026-11-29T13:07:01.654Z
+valid to    131272, in 00000000000000131072; 64 KiB of it are left
+checkpoint  log 2026-11-29T13:07:01.653Z, queues –
+            index –, confirmed 131072, master flushed 0
+exit        clean
+
+topic                                                  records  queues     bytes
+orders                                                       2       1     400 B
+logs                                                         1       1     200 B
+
+health      sound
+";
+        assert_eq!(screen(&fixture::sound(), "/s"), expect);
+    }
+
+    #[test]
+    fn the_fullest_screen_has_24_lines_of_80_columns() {
+        let step = ClockStep {
+            at: LogOffset::new(u64::MAX >> 1),
+            before: TimestampMs::new(3_100),
+            after: TimestampMs::new(0),
+        };
+        let mut survey = Survey {
+            clock_steps: 123_456_789,
+            first_clock_step: Some(step),
+            faults: vec![fixture::damage(), fixture::torn_tail()],
+            abort: Some("4711".to_owned()),
+            ..fixture::sound()
+        };
+        let found = "x".repeat(200);
+        survey.faults[0].kind = FaultKind::Damage { found, records_behind: 123_456_789 };
+        for number in 0..5 {
+            let (name, topic) = fixture::topic(&format!("{number}\u{1b}[2J主").repeat(9), 100);
+            survey.topics.insert(name, topic);
+        }
+        let seven = screen(&survey, "/s");
+        let (name, topic) = fixture::topic("the smallest", 0);
+        survey.topics.insert(name, topic);
+        let eight = screen(&survey, "/s");
+        assert!(eight.contains("\nand 2 more\n"), "{eight}");
+        for screen in [seven, eight] {
+            assert_eq!(screen.lines().count(), 24, "{screen}");
+            for line in screen.lines() {
+                assert!(text::columns(line) <= 80, "{line}");
+                assert!(!line.chars().any(char::is_control), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_store_has_no_topics_and_no_times() {
+        let survey = Survey {
+            start: LogOffset::ZERO,
+            end: LogOffset::ZERO,
+            segments: Vec::new(),
+            topics: std::collections::BTreeMap::new(),
+            records: 0,
+            record_bytes: 0,
+            records_v2: 0,
+            records_protected: 0,
+            first_store: None,
+            last_store: None,
+            checkpoint: None,
+            ..fixture::sound()
+        };
+        let expect = "\
+store       /s
+segments    none yet
+records     none
+valid to    0
+checkpoint  none
+exit        clean
+
+health      sound
+";
+        assert_eq!(screen(&survey, "/s"), expect);
+    }
+
+    #[track_caller]
+    fn check_health(fault: Fault, expect: &str) {
+        let survey = Survey { faults: vec![fault], ..fixture::sound() };
+        assert_eq!(health(&survey, Path::new("a b")).join("\n"), expect);
+    }
+
+    #[test]
+    fn health_says_what_and_where_and_what_to_run_next() {
+        let next = "next: cargo xtask log verify 'a b'   lists every fault\n      \
+                    cargo xtask log repair 'a b'   says what is lost";
+        check_health(
+            fixture::damage(),
+            &format!(
+                "damaged, 1 fault; the first:\n00000000000000065536, offset 65636, 100 bytes\n\
+                 unknown magic 0x00000001; valid records behind: 2\n{next}"
+            ),
+        );
+        let unknown = FaultKind::UnknownFile;
+        let place = LogOffset::ZERO;
+        let path = "/s/commitlog/a\u{1b}".into();
+        check_health(
+            Fault { path, from: place, to: place, kind: unknown },
+            &format!(
+                "damaged, 1 fault; the first:\na\\u{{1b}}\n\
+                 a file that is no segment of this log\n{next}"
+            ),
+        );
+        check_health(
+            fixture::torn_tail(),
+            "torn tail of 100 bytes at 65636, which opening cuts:\nunknown magic 0x00000001",
+        );
+        check_health(
+            fixture::fault(FaultKind::Empty),
+            "sound, with an empty file at its end\n00000000000000065536; opening removes it",
+        );
+        check_health(
+            fixture::stale_tail(),
+            "sound, with 14 older records behind the end, left by an earlier cut\n\
+             from 65636 on; opening cuts them",
+        );
+    }
+
+    #[test]
+    fn the_exit_is_told_from_abort_and_lock() {
+        for (abort, locked, expect) in [
+            (None, false, "clean"),
+            (Some("7"), false, "unclean: abort is there, and no process has the store open"),
+            (Some("7"), true, "none: a process has the store open"),
+            (None, true, "clean; a process has the store open"),
+        ] {
+            let survey = Survey { abort: abort.map(str::to_owned), locked, ..fixture::sound() };
+            assert_eq!(last_exit(&survey), expect);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `cargo xtask log verify`: is every byte of a store's commit log sound?
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use store_os::{Health, Survey};
+
+use super::fault::{self, Told};
+use super::{Store, json, text};
+use crate::{exit, say};
+
+/// Check every byte of a store's commit log
+///
+/// Reads all records and verifies lengths, checksums and places, and that nothing is missing
+/// between segments. Prints a summary and one line per fault: segment, log offset, length, valid
+/// records behind it, what was found. Writes nothing and takes no lock.
+///
+/// A torn tail is what a crash leaves behind the last valid record; opening the store cuts it.
+/// While abort is there (the last exit was unclean, or the store is in use) that is expected.
+///
+/// Exit codes: 0 sound, or torn where that is expected, 1 faults that opening would refuse, a torn
+/// tail after a clean exit, wrong command or directory, or the store could not be read (then stdout
+/// is empty), 130 interrupted.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    store: Store,
+    /// One JSON object with all that was found, also segments, topics and queues
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
+    let store = &arguments.store;
+    let Some(survey) = store.scan(store_os::survey)? else { return Ok(exit::INTERRUPTED) };
+    let (code, why) = fault::verdict(&survey);
+    // Not the stream's own code: whoever stopped reading still gets the verdict.
+    say::stream(|out| {
+        if arguments.json {
+            let json = serde_json::to_string_pretty(&json::Json::new(&survey, &store.dir))?;
+            writeln!(out, "{json}").context(say::CANNOT_WRITE)?;
+        } else {
+            render(&survey, &store.dir, out).context(say::CANNOT_WRITE)?;
+        }
+        Ok(exit::OK)
+    })?;
+    if let Some(why) = why {
+        say!("{why}");
+    }
+    if survey.health() == Health::Damaged {
+        say!("next: cargo xtask log repair {}", text::shell_word(&store.dir));
+        say!("      says what a repair would keep and lose; changes nothing");
+    }
+    Ok(code)
+}
+
+fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}: {}", text::path(dir), headline(survey))?;
+    let records = match survey.records {
+        0 => "no records".to_owned(),
+        some => format!("{}, {},", text::plural(some, "record"), text::bytes(survey.record_bytes)),
+    };
+    writeln!(
+        out,
+        "{records} in {} of {} each; valid to offset {}",
+        text::plural(store_core::length_u64(survey.segments.len()), "segment"),
+        text::bytes(survey.segment_size.bytes()),
+        survey.end
+    )?;
+    if let Some(step) = &survey.first_clock_step {
+        writeln!(
+            out,
+            "the clock went back {} (no fault), first at offset {}:\n{} after {}",
+            text::plural(survey.clock_steps, "time"),
+            step.at,
+            text::time(step.after),
+            text::time(step.before)
+        )?;
+    }
+    if survey.faults.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    writeln!(out, "{:<20} {:>12} {:>10} {:>8}  found", "segment", "offset", "length", "behind")?;
+    for fault in &survey.faults {
+        let told = Told::new(fault);
+        let (from, length) = match fault::length(fault) {
+            0 => ("–".to_owned(), "–".to_owned()),
+            length => (fault.from.to_string(), length.to_string()),
+        };
+        let name = text::padded(&text::name(&fault.path), 20);
+        let Told { what, records_behind, .. } = told;
+        writeln!(out, "{name} {from:>12} {length:>10} {records_behind:>8}  {what}")?;
+    }
+    Ok(())
+}
+
+fn headline(survey: &Survey) -> String {
+    match survey.health() {
+        Health::Damaged => format!("damaged, {}", fault::count(survey)),
+        Health::Sound => "sound".to_owned(),
+        Health::TornTail => "sound but for its tail, which opening cuts".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::fixture;
+    use store_core::{LogOffset, TimestampMs};
+    use store_os::{ClockStep, Fault, FaultKind};
+
+    fn summary(survey: &Survey) -> String {
+        let mut out = Vec::new();
+        render(survey, Path::new("/s"), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_sound_store_takes_two_lines() {
+        let expect = "/s: sound\n3 records, 600 B, in 2 segments of 64 KiB each; \
+                      valid to offset 131272\n";
+        assert_eq!(summary(&fixture::sound()), expect);
+    }
+
+    #[test]
+    fn every_fault_has_a_line() {
+        let place = LogOffset::ZERO;
+        let path = "/s/commitlog/a file of the backup".into();
+        let wrong = FaultKind::WrongLength { found: 5, expected: 65_536 };
+        let step = ClockStep { at: place, before: TimestampMs::new(9), after: TimestampMs::new(2) };
+        let survey = Survey {
+            clock_steps: 2,
+            first_clock_step: Some(step),
+            faults: vec![
+                fixture::damage(),
+                fixture::fault(FaultKind::MissingSegment),
+                fixture::fault(wrong),
+                Fault { path, from: place, to: place, kind: FaultKind::UnknownFile },
+                fixture::torn_tail(),
+            ],
+            ..fixture::sound()
+        };
+        let expect = "\
+/s: damaged, 5 faults
+3 records, 600 B, in 2 segments of 64 KiB each; valid to offset 131272
+the clock went back 2 times (no fault), first at offset 0:
+1970-01-01T00:00:00.002Z after 1970-01-01T00:00:00.009Z
+
+segment                    offset     length   behind  found
+00000000000000065536        65636        100        2  unknown magic 0x00000001
+00000000000000065536        65636        100        0  the segment's file is missing
+00000000000000065536        65636        100        0  the file has 5 bytes, segments \
+of this log have 65536
+a file of the backup            –          –        0  a file that is no segment of this log
+00000000000000065536        65636        100        0  torn tail: unknown magic 0x00000001
+";
+        let lines: Vec<_> = expect.lines().collect();
+        assert_eq!(summary(&survey).lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn json_has_all_that_was_found() {
+        let survey = Survey { faults: vec![fixture::damage()], ..fixture::sound() };
+        let json = serde_json::to_value(json::Json::new(&survey, Path::new("/s"))).unwrap();
+        assert_eq!(json["schema"], "flushmark.log/1.0");
+        assert_eq!(json["health"], "damaged");
+        assert_eq!((&json["records_v1"], &json["records_v2"]), (&2.into(), &1.into()));
+        assert_eq!(
+            json["faults"],
+            serde_json::json!([{
+                "kind": "damage",
+                "path": "/s/commitlog/00000000000000065536",
+                "segment": "00000000000000065536",
+                "from": 65636,
+                "to": 65736,
+                "length": 100,
+                "found": "unknown magic 0x00000001",
+                "records_behind": 2,
+            }])
+        );
+        assert_eq!(json["checkpoint"]["confirm_phy_offset"], 131_072);
+        assert_eq!(json["topics"][0]["topic"], "logs");
+        assert_eq!(
+            json["topics"][1]["queues"],
+            serde_json::json!([{
+                "queue_id": 0, "records": 2, "first_offset": 5, "next_offset": 7, "gaps": 0
+            }])
+        );
+    }
+}

@@ -1,0 +1,605 @@
+//! `cargo xtask log` as a user runs it, on copies of stores that RocketMQ wrote.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use group_commit::GroupCommit;
+use serde_json::Value;
+use store_core::{Message, QueueId, SegmentSize, Wait};
+use store_os::{Log, LogOptions};
+use tempfile::TempDir;
+
+/// A copy of a golden store in a directory of its own, under the store's name.
+struct Copy {
+    root: TempDir,
+    name: &'static str,
+}
+
+impl Copy {
+    fn of(name: &'static str) -> Self {
+        let root = TempDir::new().unwrap();
+        copy_tree(&golden(name), &root.path().join(name));
+        Self { root, name }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.root.path().join(self.name).join(file)
+    }
+
+    /// Overwrites bytes of the log.
+    fn patch(&self, offset: usize, bytes: &[u8]) {
+        let segment = self.path(&format!("commitlog/{:020}", offset / SEGMENT * SEGMENT));
+        let mut content = fs::read(&segment).unwrap();
+        content[offset % SEGMENT..][..bytes.len()].copy_from_slice(bytes);
+        fs::write(&segment, content).unwrap();
+    }
+
+    /// Runs `cargo xtask log` beside the store, so that its name is its path.
+    fn log(&self, arguments: &[&str]) -> Told {
+        let output = self.command(arguments).output().unwrap();
+        Told::new(&output)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.arg("log").args(arguments).current_dir(self.root.path());
+        command
+    }
+
+    /// Every file with its bytes.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        walk(self.root.path(), &mut |path| {
+            found.insert(path.to_owned(), fs::read(path).unwrap());
+        });
+        found
+    }
+}
+
+/// What a run said.
+#[derive(Debug)]
+struct Told {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Told {
+    fn new(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    #[track_caller]
+    fn check(&self, code: i32, out: &str, err: &str) {
+        assert_eq!((self.code, &*self.out, &*self.err), (Some(code), out, err));
+    }
+
+    fn json_lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/store-os/tests/golden").join(name)
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    walk(from, &mut |path| {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::write(target, fs::read(path).unwrap()).unwrap();
+    });
+}
+
+fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { walk(&path, visit) } else { visit(&path) }
+    }
+}
+
+/// What the golden store `name` was given and answered, message by message.
+fn messages(name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
+    let mut parsed: Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(parsed["messages"].take()).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
+}
+
+/// The golden stores' segment size.
+const SEGMENT: usize = 65_536;
+/// In `crash`: record 45's place and size, and the last record's.
+const RECORD_45: (usize, usize) = (133_649, 2839);
+const LAST_RECORD: (usize, usize) = (174_049, 3405);
+
+#[test]
+fn a_store_is_shown_on_one_screen() {
+    let expect = "\
+store       plain
+segments    7 of 64 KiB each, offsets 0 to 458752
+records     232, 316 KiB; version 1: 230, version 2: 2; none with a CRC32 property
+stored      2026-11-29T13:06:30.649Z to 2026-11-29T13:06:32.353Z
+valid to    396139, in 00000000000000393216; 61 KiB of it are left
+checkpoint  log 2026-11-29T13:06:30.906Z, queues 2026-11-29T13:06:32.353Z
+            index 2026-11-29T13:06:31.260Z, confirmed 0, master flushed 0
+exit        clean
+
+topic                                                  records  queues     bytes
+Fit                                                          5       1   176 KiB
+Big                                                          5       1    67 KiB
+Props                                                        6       1    34 KiB
+Many                                                       130       2    25 KiB
+Batch                                                       29       2   6.9 KiB
+Trans                                                       12       1   1.4 KiB
+and 12 more
+
+health      sound
+";
+    Copy::of("plain").log(&["plain"]).check(0, expect, "");
+}
+
+#[test]
+fn a_damaged_store_says_where_and_what_to_run_next() {
+    let expect = "\
+store       badtopic
+segments    2 of 64 KiB each, offsets 0 to 131072
+records     2, 204 B; version 1; none with a CRC32 property
+stored      2026-11-29T13:07:09.072Z to 2026-11-29T13:07:09.184Z
+valid to    485, in 00000000000000000000; 64 KiB of it are left
+checkpoint  log 2026-11-29T13:07:09.184Z, queues 2026-11-29T13:07:09.184Z
+            index –, confirmed 0, master flushed 0
+exit        unclean: abort is there, and no process has the store open
+
+topic                                                  records  queues     bytes
+T                                                            2       1     204 B
+
+health      damaged, 1 fault; the first:
+            00000000000000000000, offset 102, 281 bytes
+            TopicLength at byte 98 is -76; valid records behind: 1
+            next: cargo xtask log verify badtopic   lists every fault
+                  cargo xtask log repair badtopic   says what is lost
+";
+    Copy::of("badtopic").log(&["badtopic"]).check(0, expect, "");
+}
+
+#[test]
+fn the_segments_themselves_can_be_looked_at() {
+    let told = Copy::of("crash").log(&["crash/commitlog"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.out.contains("\nrecords     60, 171 KiB; "), "{}", told.out);
+}
+
+#[test]
+fn every_golden_store_is_verified() {
+    for (name, code, expect) in [
+        (
+            "plain",
+            0,
+            "plain: sound\n\
+             232 records, 316 KiB, in 7 segments of 64 KiB each; valid to offset 396139\n",
+        ),
+        (
+            "crash",
+            0,
+            "crash: sound\n\
+             60 records, 171 KiB, in 4 segments of 64 KiB each; valid to offset 177454\n",
+        ),
+        (
+            "batchcq",
+            0,
+            "batchcq: sound\n\
+             30 records, 4.5 KiB, in 1 segment of 64 KiB each; valid to offset 4616\n",
+        ),
+        (
+            "oversize",
+            0,
+            "oversize: sound\n\
+             2 records, 384 B, in 3 segments of 64 KiB each; valid to offset 131264\n",
+        ),
+        (
+            "badtopic",
+            1,
+            "badtopic: damaged, 1 fault\n\
+             2 records, 204 B, in 2 segments of 64 KiB each; valid to offset 485\n\
+             \n\
+             segment                    offset     length   behind  found\n\
+             00000000000000000000          102        281        1  \
+             TopicLength at byte 98 is -76\n",
+        ),
+    ] {
+        let told = Copy::of(name).log(&["verify", name]);
+        assert_eq!((told.code, &*told.out), (Some(code), expect), "{name}");
+    }
+}
+
+#[test]
+fn a_torn_tail_is_expected_after_an_unclean_exit_only() {
+    let store = Copy::of("crash");
+    let (at, size) = LAST_RECORD;
+    store.patch(at + size / 2, &vec![0; size - size / 2]);
+    let told = store.log(&["verify", "crash"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.out.starts_with("crash: sound but for its tail, which opening cuts\n59 records"));
+    assert!(told.out.contains("\n00000000000000131072       174049 "), "{}", told.out);
+    assert_eq!(
+        told.err,
+        "the last exit was unclean (abort is there), so a torn tail is no damage\n"
+    );
+
+    fs::remove_file(store.path("abort")).unwrap();
+    let told = store.log(&["verify", "crash"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert_eq!(told.err, "the last exit was clean (no abort), so nothing should be torn\n");
+}
+
+#[test]
+fn damage_is_verified_in_json_too() {
+    let store = Copy::of("crash");
+    let (at, size) = RECORD_45;
+    store.patch(at + 200, &[0xFF]);
+    let told = store.log(&["verify", "crash", "--json"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let json: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!(json["health"], "damaged");
+    assert_eq!((&json["records"], &json["abort"]), (&59.into(), &"9607".into()));
+    assert_eq!(json["segments"].as_array().unwrap().len(), 4);
+    let fault = &json["faults"][0];
+    assert_eq!(fault["kind"], "damage");
+    assert_eq!(fault["segment"], "00000000000000131072");
+    assert_eq!((&fault["from"], &fault["length"]), (&at.into(), &size.into()));
+    assert_eq!(fault["records_behind"], 14);
+    assert_eq!(json["faults"].as_array().unwrap().len(), 1);
+    assert!(told.err.starts_with("next: cargo xtask log repair crash\n"), "{}", told.err);
+}
+
+#[test]
+fn a_dump_lists_a_screen_of_records_and_says_how_to_go_on() {
+    let store = Copy::of("plain");
+    let told = store.log(&["dump", "plain"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let lines: Vec<&str> = told.out.lines().collect();
+    assert_eq!(lines.len(), 20, "{}", told.out);
+    assert_eq!(
+        lines[2],
+        "         185     103  2026-11-29T13:06:30.791Z  T/1@0  11 B  \"hello world\""
+    );
+    assert_eq!(
+        told.err,
+        "      offset    size  stored                    topic/queue@offset  body  tags, keys\n\
+         more: go on with --from 3065\n"
+    );
+
+    let told = store.log(&["dump", "plain", "--from", "3065", "--count", "2"]);
+    let expect = "        3065     114  2026-11-29T13:06:30.844Z  Tags/0@2  11 B  TAGS=Aa\n        \
+                  3179     114  2026-11-29T13:06:30.845Z  Tags/0@3  11 B  TAGS=BB\n";
+    assert_eq!((told.code, &*told.out), (Some(0), expect));
+    assert!(told.err.ends_with("more: go on with --from 3293\n"), "{}", told.err);
+}
+
+#[test]
+fn a_dump_begins_at_the_first_record_at_or_behind_an_offset() {
+    let store = Copy::of("crash");
+    let told = store.log(&["dump", "crash", "--from", "170822", "--json"]);
+    let offsets: Vec<Value> = told.json_lines().iter().map(|line| line["offset"].clone()).collect();
+    assert_eq!(offsets, [LAST_RECORD.0]);
+    let note = "no record begins at offset 170822; the next one begins at 174049\n";
+    assert_eq!((told.code, &*told.err), (Some(0), note));
+
+    let told = store.log(&["dump", "crash", "--from", "174050"]);
+    told.check(1, "", "error: no record begins at offset 174050 or behind it\n");
+}
+
+#[test]
+fn a_dump_passes_over_damage_and_fails_at_its_end() {
+    let store = Copy::of("badtopic");
+    let told = store.log(&["dump", "badtopic", "--json"]);
+    let offsets: Vec<Value> = told.json_lines().iter().map(|line| line["offset"].clone()).collect();
+    assert_eq!(offsets, [0, 383]);
+    told.check(
+        1,
+        &told.out,
+        "damage: 281 bytes passed over at offset 102: TopicLength at byte 98 is -76; \
+         the next record is at 383\n",
+    );
+}
+
+#[test]
+fn a_torn_tail_ends_a_dump_and_is_no_damage() {
+    let store = Copy::of("crash");
+    let (at, size) = LAST_RECORD;
+    store.patch(at + size / 2, &vec![0; size - size / 2]);
+    let told = store.log(&["dump", "crash", "--json"]);
+    assert_eq!((told.code, told.json_lines().len()), (Some(0), 59), "{}", told.err);
+    let note = "the log ends at offset 174049 in a torn tail, which opening cuts: ";
+    assert!(told.err.starts_with(note), "{}", told.err);
+}
+
+#[test]
+fn json_has_what_the_store_was_given() {
+    for name in ["plain", "crash", "batchcq", "oversize"] {
+        let told = Copy::of(name).log(&["dump", name, "--json"]);
+        assert_eq!((told.code, &*told.err), (Some(0), ""), "{name}");
+        let records: BTreeMap<u64, Value> = told
+            .json_lines()
+            .into_iter()
+            .map(|record| (record["offset"].as_u64().unwrap(), record))
+            .collect();
+        let mut compared = 0;
+        for message in messages(name) {
+            let (given, answer) = (&message["in"], &message["out"]);
+            if message["kind"] != "single" || answer["appendStatus"] != "PUT_OK" {
+                continue;
+            }
+            compared += 1;
+            let record = &records[&answer["wroteOffset"].as_u64().unwrap()];
+            let stored = answer["propertiesStoredString"].as_str().unwrap_or_default();
+            let stored = hex(stored.as_bytes());
+            let host = |host: &Value| match host["ip"].as_str().unwrap().parse().unwrap() {
+                std::net::IpAddr::V4(ip) => format!("{ip}:{}", host["port"]),
+                std::net::IpAddr::V6(ip) => format!("[{ip}]:{}", host["port"]),
+            };
+            for (field, expect) in [
+                ("size", answer["wroteBytes"].clone()),
+                ("version", (1 + u8::from(answer["version"] == "MESSAGE_VERSION_V2")).into()),
+                ("topic", given["topic"].clone()),
+                ("queue_id", given["queueId"].clone()),
+                ("queue_offset", answer["queueOffset"].clone()),
+                ("flag", given["flag"].clone()),
+                ("sys_flag", answer["sysFlagStored"].clone()),
+                ("born_timestamp_ms", given["bornTimestamp"].clone()),
+                ("born_host", host(&given["bornHost"]).into()),
+                ("store_timestamp_ms", answer["storeTimestamp"].clone()),
+                ("store_host", host(&given["storeHost"]).into()),
+                ("reconsume_times", given["reconsumeTimes"].clone()),
+                ("prepared_transaction_offset", given["preparedTransactionOffset"].clone()),
+                ("body_crc", answer["bodyCRC"].clone()),
+                ("body_crc_ok", true.into()),
+                ("record_crc", Value::Null),
+                ("properties_hex", stored.into()),
+                ("message_id", answer["msgId"].clone()),
+                ("body_hex", given["bodyHex"].clone()),
+            ] {
+                assert_eq!(record[field], expect, "{name}: {field} of {}", message["idx"]);
+            }
+        }
+        assert!(compared > 0, "{name}");
+    }
+}
+
+#[test]
+fn what_a_producer_named_does_not_reach_the_terminal_raw() {
+    let store = Copy::of("crash");
+    // Without the CRC32 property nothing covers a topic. Record 45's stands behind its body.
+    let (at, size) = RECORD_45;
+    let segment = fs::read(store.path("commitlog/00000000000000131072")).unwrap();
+    let record = &segment[at - 131_072..][..size];
+    let name = messages("crash")[45]["in"]["topic"].as_str().unwrap().to_owned();
+    let named = [&[2], name.as_bytes()].concat();
+    let topic = record.windows(3).rposition(|window| window == named).unwrap() + 1;
+    store.patch(at + topic, b"\x1b\x07");
+    for arguments in [&["crash"][..], &["dump", "crash", "--count", "60"]] {
+        let told = store.log(arguments);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(told.out.contains(r"\u{1b}\u{7}"), "{}", told.out);
+        assert!(!told.out.contains('\u{1b}'), "{}", told.out);
+    }
+}
+
+#[test]
+fn a_reader_that_stops_is_no_error() {
+    let store = Copy::of("plain");
+    let mut child = store
+        .command(&["dump", "plain", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // All of it is more than a pipe holds, so the child meets the closed end.
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("{\"offset\":0,"), "{first}");
+    Told::new(&child.wait_with_output().unwrap()).check(0, "", "");
+}
+
+#[test]
+fn nothing_of_a_store_is_changed_by_looking_at_it() {
+    for name in ["crash", "badtopic"] {
+        let store = Copy::of(name);
+        let before = store.files();
+        for task in [&[name][..], &["verify", name], &["dump", name], &["repair", name]] {
+            store.log(task);
+            assert!(store.files() == before, "{task:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_store_is_named_in_one_line() {
+    let store = Copy::of("crash");
+    fs::create_dir(store.root.path().join("empty")).unwrap();
+    for task in ["verify", "dump", "repair"] {
+        store.log(&[task, "nowhere"]).check(
+            1,
+            "",
+            "error: nowhere does not exist: DIR is a store's root, the directory that holds \
+             commitlog/\n",
+        );
+        store.log(&[task, "crash/abort"]).check(
+            1,
+            "",
+            "error: crash/abort is a file: DIR is a store's root, the directory that holds \
+             commitlog/\n",
+        );
+        let told = store.log(&[task, "empty"]);
+        assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+        assert_eq!(told.err.lines().count(), 1, "{}", told.err);
+    }
+}
+
+#[test]
+fn wrong_arguments_are_told_apart_from_wrong_stores() {
+    let store = Copy::of("crash");
+    for arguments in [
+        &[][..],
+        &["crash", "--segment-size", "64kb"],
+        &["dump", "crash", "--count", "0"],
+        &["dump", "crash", "--from", "-1"],
+        &["dump", "crash", "--from", "18446744073709551615"],
+        &["verify"],
+        &["dmp", "crash"],
+    ] {
+        let told = store.log(arguments);
+        assert_eq!((told.code, &*told.out), (Some(1), ""), "{arguments:?}");
+        assert!(told.err.contains("try '--help'"), "{arguments:?}: {}", told.err);
+    }
+}
+
+#[test]
+fn a_wrong_segment_size_is_said() {
+    let told = Copy::of("crash").log(&["verify", "crash", "--segment-size", "128KiB"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.out.contains("the file has 65536 bytes, segments of this log have 131072"));
+}
+
+#[test]
+fn a_repair_is_planned_then_done_in_place() {
+    let store = Copy::of("crash");
+    let (at, size) = RECORD_45;
+    store.patch(at + 200, &[0xFF]);
+    let damaged = fs::read(store.path("commitlog/00000000000000131072")).unwrap();
+    let told = store.log(&["repair", "crash"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let head = "crash: a repair keeps 59 records and loses 2839 bytes in 1 place\n\n\
+                segment                    offset     length  lost\n\
+                00000000000000131072       133649       2839  the body's checksum is not 0x";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    let plan = "\n\nit would\n- set 00000000000000131072 aside and write it anew with\n    \
+                filler records from 133649 to 136488\n";
+    assert!(told.out.ends_with(plan), "{}", told.out);
+    assert_eq!(
+        told.err,
+        "dry run: nothing was changed. To do it:\n  \
+         cargo xtask log repair crash --apply              in place\n  \
+         cargo xtask log repair crash --to DIR2 --apply    in a copy\n"
+    );
+
+    let told = store.log(&["repair", "crash", "--apply"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let head = "crash: repaired; 59 records kept, 2839 bytes in 1 place lost\n\nsegment  ";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    let done = "\n\nset aside\n- commitlog/set-aside/00000000000000131072.damaged-1\n\n\
+                written\n- 00000000000000131072\n";
+    assert!(told.out.ends_with(done), "{}", told.out);
+    let next = "check it: cargo xtask log verify crash\n\
+                before RocketMQ starts, move consumequeue/,";
+    assert!(told.err.starts_with(next), "{}", told.err);
+    let aside = store.path("commitlog/set-aside/00000000000000131072.damaged-1");
+    assert!(fs::read(aside).unwrap() == damaged);
+
+    let told = store.log(&["verify", "crash"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.out.starts_with("crash: sound\n60 records, "), "{}", told.out);
+    let told = store.log(&["dump", "crash", "--from", "133649", "--count", "1", "--json"]);
+    let filler = &told.json_lines()[0];
+    assert_eq!((&filler["topic"], &filler["size"]), (&"FLUSHMARK_LOST".into(), &size.into()));
+    store.log(&["repair", "crash"]).check(0, "crash: nothing to repair\n", "");
+}
+
+#[test]
+fn a_repaired_copy_leaves_the_store_as_it_is() {
+    let store = Copy::of("badtopic");
+    let before = store.files();
+    let told = store.log(&["repair", "badtopic", "--to", "copy"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.err.ends_with("  cargo xtask log repair badtopic --to copy --apply\n"));
+    assert!(store.files() == before);
+
+    let told = store.log(&["repair", "badtopic", "--to", "copy", "--apply"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert_eq!(told.err, "check it: cargo xtask log verify copy\n");
+    assert!(told.out.starts_with("copy: repaired; 2 records kept, 281 bytes in 1 place lost\n"));
+    let kept: BTreeMap<_, _> = store
+        .files()
+        .into_iter()
+        .filter(|(path, _)| !path.starts_with(store.root.path().join("copy")))
+        .collect();
+    assert!(kept == before);
+    assert_eq!(store.log(&["verify", "copy"]).code, Some(0));
+
+    let told = store.log(&["repair", "badtopic", "--to", "copy", "--apply"]);
+    assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+    assert!(told.err.contains("is not empty"), "{}", told.err);
+}
+
+#[test]
+fn a_missing_segment_and_a_foreign_file_are_found_and_repaired() {
+    let store = Copy::of("crash");
+    fs::remove_file(store.path("commitlog/00000000000000065536")).unwrap();
+    fs::write(store.path("commitlog/notes.txt"), "bought milk").unwrap();
+    let told = store.log(&["verify", "crash"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let faults = "segment                    offset     length   behind  found\n\
+                  00000000000000065536        65536      65536        0  the segment's file is \
+                  missing\n\
+                  notes.txt                       –          –        0  a file that is no segment \
+                  of this log\n";
+    assert!(told.out.ends_with(faults), "{}", told.out);
+    let told = store.log(&["repair", "crash", "--apply"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let set_aside = store.path("commitlog/set-aside/notes.txt.damaged-1");
+    assert_eq!(fs::read(set_aside).unwrap(), b"bought milk");
+    assert_eq!(store.log(&["verify", "crash"]).code, Some(0));
+}
+
+#[test]
+fn a_torn_tail_needs_no_repair_and_can_have_one() {
+    let store = Copy::of("crash");
+    let (at, size) = LAST_RECORD;
+    store.patch(at + size / 2, &vec![0; size - size / 2]);
+    let told = store.log(&["repair", "crash"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let note = "opening the store does the same by itself: no repair is needed\n";
+    assert!(told.err.starts_with(note), "{}", told.err);
+    let told = store.log(&["repair", "crash", "--apply"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert_eq!(told.err, "check it: cargo xtask log verify crash\n");
+    let told = store.log(&["verify", "crash"]);
+    assert!(told.out.starts_with("crash: sound\n59 records"), "{told:?}");
+}
+
+#[test]
+fn a_store_in_use_is_looked_at_and_not_repaired() {
+    let folder = TempDir::new().unwrap();
+    let options =
+        LogOptions { segment_size: SegmentSize::new(1 << 20).unwrap(), ..LogOptions::default() };
+    let owner = Log::open(&folder.path().join("s"), options, GroupCommit::default()).unwrap();
+    let queue = owner.queue(b"orders", QueueId::new(0)).unwrap();
+    let message = Message { body: b"one espresso", ..Message::default() };
+    owner.append_and_wait(&queue, &message, Wait::Yes).unwrap().unwrap();
+
+    let store = Copy { root: folder, name: "s" };
+    let told = store.log(&["s"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.out.contains("\nexit        none: a process has the store open\n"), "{told:?}");
+    assert!(told.out.contains("; all with a CRC32 property\n"), "{told:?}");
+    let told = store.log(&["verify", "s", "--json"]);
+    let json: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&json["locked"], &json["health"]), (&true.into(), &"sound".into()));
+    let told = store.log(&["dump", "s"]);
+    assert!(told.out.ends_with("  orders/0@0  12 B  \"one espresso\"\n"), "{told:?}");
+
+    fs::write(store.path("commitlog/notes.txt"), "").unwrap();
+    let told = store.log(&["repair", "s", "--apply"]);
+    assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+    assert!(told.err.contains("locked") && told.err.contains("--to DIR2"), "{}", told.err);
+    owner.close().unwrap();
+}
