@@ -42,24 +42,26 @@ pub(crate) fn write_digits(full: u32, out: &mut [u8; PROPERTY_LEN]) {
 
 /// The checksum that the end of a property string claims, if it claims one.
 ///
-/// A property that differs from the form in a byte or two is taken for a damaged one and gives a
-/// value that no checksum has, or else a flipped bit in it would make the record pass as one
-/// without.
+/// A property that differs from the form in a byte or two, or of which at least the name is nearly
+/// right, is taken for a damaged one and gives a value that no checksum has, or else a damaged
+/// record would pass as one without it.
 pub(crate) fn claimed(properties: &[u8]) -> Option<u64> {
     let (_, property) = properties.split_last_chunk::<PROPERTY_LEN>()?;
-    let differs = |(index, byte): (usize, &u8)| {
-        if DIGITS.contains(&index) { !byte.is_ascii_digit() } else { *byte != FORM[index] }
+    let differs = |index: &usize| {
+        let byte = property[*index];
+        if DIGITS.contains(index) { !byte.is_ascii_digit() } else { byte != FORM[*index] }
     };
-    match property.iter().enumerate().filter(|at| differs(*at)).count() {
-        0 => Some(
+    let in_name = (0..DIGITS.start).filter(differs).count();
+    let in_all = in_name + (DIGITS.start..PROPERTY_LEN).filter(differs).count();
+    if in_all == 0 {
+        return Some(
             property[DIGITS]
                 .iter()
                 .rev()
                 .fold(0, |value, digit| value * 10 + u64::from(*digit - b'0')),
-        ),
-        1..=FORGIVEN => Some(NO_CHECKSUM),
-        _ => None,
+        );
     }
+    (in_name <= FORGIVEN).then_some(NO_CHECKSUM)
 }
 
 /// Name, separator, digits, end.
@@ -69,7 +71,7 @@ pub(crate) const NAME: &[u8] = b"__CRC32#";
 const DIGITS: core::ops::Range<usize> = NAME.len() + 1..PROPERTY_LEN - 1;
 /// Bytes of the property (`CommitLog.CRC32_RESERVED_LEN`).
 pub(crate) const PROPERTY_LEN: usize = 20;
-/// Bytes in which a damaged property may differ from its form and still be seen as one.
+/// Bytes in which a damaged property's name may differ from its form and still be seen as one.
 const FORGIVEN: usize = 2;
 /// Above every checksum, which has 31 bits, and every ten digits.
 const NO_CHECKSUM: u64 = u64::MAX;
@@ -108,8 +110,27 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_property_is_seen_while_its_name_is_nearly_whole() {
+        let written = property(123_456_789);
+        for lost in 1..PROPERTY_LEN {
+            for filler in [0xFF, b'A', 0] {
+                let mut damaged = written;
+                damaged[PROPERTY_LEN - lost..].fill(filler);
+                let expect = (lost <= 13).then_some(NO_CHECKSUM);
+                assert_eq!(claimed(&damaged), expect, "the last {lost} bytes are {filler}");
+            }
+        }
+        let mut damaged = written;
+        damaged[..2].fill(0xFF);
+        assert_eq!(claimed(&damaged), Some(NO_CHECKSUM));
+        damaged[2] = 0xFF;
+        assert_eq!(claimed(&damaged), None);
+    }
+
+    #[test]
     fn other_properties_claim_nothing() {
         assert_eq!(claimed(b""), None);
+        assert_eq!(claimed(b"BORN_TIMESTAMP\x011700000000000\x02"), None);
         assert_eq!(claimed(b"TAGS\x01a\x02KEYS\x01some keys\x02"), None);
         assert_eq!(claimed(&[0; 40]), None);
         assert_eq!(claimed(&FORM[1..]), None);

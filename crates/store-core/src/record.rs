@@ -40,8 +40,8 @@ pub struct Message<'a> {
     /// For an inner batch, the queue offset of its first message, which the store knows: stored as
     /// the property `INNER_BASE`. A log sets it itself.
     pub inner_base: Option<QueueOffset>,
-    /// The property string, stored as it is but for a CRC32 property in it, which only the store
-    /// writes.
+    /// The property string, stored as it is; where the store writes a CRC32 property of its own, one
+    /// in the string is left out.
     pub properties: &'a [u8],
     /// The body, stored as it is.
     pub body: &'a [u8],
@@ -146,6 +146,11 @@ impl<'a> Parts<'a> {
         }
         if last.or(to.topic.as_bytes().last().copied()) == Some(0) {
             return Err(EncodeError::EndsInZero);
+        }
+        if protection == Protection::Body {
+            for string in [own, shared] {
+                core::str::from_utf8(string).map_err(|_| EncodeError::PropertiesNotUtf8)?;
+            }
         }
         Ok(Self { to, message, properties, properties_len })
     }
@@ -347,6 +352,8 @@ pub enum EncodeError {
     EndsInZero,
     /// `INNER_NUM` is no count, or stands on a message that is no inner batch.
     InnerNum,
+    /// Without the CRC32 property, properties that are no text could not be told from damaged ones.
+    PropertiesNotUtf8,
     /// The property string exceeds its 15-bit length field.
     PropertiesTooLong {
         /// The string's length in bytes, with what the store adds.
@@ -367,6 +374,7 @@ impl fmt::Display for EncodeError {
             Self::InnerNum => {
                 f.write_str("INNER_NUM is not from 1 to 32767, or the message is no inner batch")
             }
+            Self::PropertiesNotUtf8 => f.write_str("properties are not UTF-8"),
             Self::PropertiesTooLong { len, max } => {
                 write!(f, "properties have {len} bytes, at most {max} fit")
             }

@@ -55,6 +55,8 @@ pub enum Invalid {
         /// PHYSICALOFFSET.
         stored: LogOffset,
     },
+    /// No checksum covers the properties, and they are no text.
+    PropertiesNotUtf8,
     /// The record does not have the checksum that its CRC32 property holds.
     RecordCrc {
         /// The property's value; above 31 bits if it is itself damaged.
@@ -79,6 +81,7 @@ impl fmt::Display for Invalid {
             }
             Self::Place { stored } => write!(f, "a record that says it stands at {stored}"),
             Self::EndsInZero => f.write_str("a record that ends in zeroes, unprotected"),
+            Self::PropertiesNotUtf8 => f.write_str("properties that are not UTF-8, unprotected"),
             Self::RecordCrc { stored, .. } if *stored > u64::from(u32::MAX) => {
                 f.write_str("the record's CRC32 property is damaged")
             }
@@ -131,6 +134,7 @@ fn verified(view: RecordView<'_>, at: LogOffset, rest: u64, protection: Protecti
     }
     match view.verify(protection) {
         Ok(()) if view.ends_in_zero() => Step::Invalid(Invalid::EndsInZero),
+        Ok(()) if !view.has_plausible_properties() => Step::Invalid(Invalid::PropertiesNotUtf8),
         Ok(()) => Step::Record(view),
         Err(BadChecksum::Body { stored }) => Step::Invalid(Invalid::BodyCrc { stored }),
         Err(BadChecksum::Record { stored, computed }) => {

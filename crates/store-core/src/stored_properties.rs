@@ -65,7 +65,12 @@ impl StoredProperties<'_> {
         }
         for string in [self.own, self.shared] {
             let mut separated = false;
-            Kept { rest: string, without_base: self.inner_base.is_some() }.for_each(|piece| {
+            let kept = Kept {
+                rest: string,
+                without_base: self.inner_base.is_some(),
+                without_crc: self.protection == Protection::Record,
+            };
+            kept.for_each(|piece| {
                 if piece.is_empty() {
                     return;
                 }
@@ -82,10 +87,11 @@ impl StoredProperties<'_> {
     }
 }
 
-/// The parts of a property string without the properties that only the store writes.
+/// The parts of a property string without the properties that the store writes itself.
 struct Kept<'a> {
     rest: &'a [u8],
     without_base: bool,
+    without_crc: bool,
 }
 
 impl<'a> Iterator for Kept<'a> {
@@ -99,7 +105,7 @@ impl<'a> Iterator for Kept<'a> {
         loop {
             let end = piece.iter().position(|byte| *byte == END);
             let next = end.map_or(&[][..], |end| &piece[end + 1..]);
-            let is_stores_own = is_named(piece, protection::NAME)
+            let is_stores_own = (self.without_crc && is_named(piece, protection::NAME))
                 || (self.without_base && is_named(piece, INNER_BASE));
             if is_stores_own || next.is_empty() {
                 let dropped = if is_stores_own { piece.len() } else { 0 };
@@ -153,16 +159,24 @@ mod tests {
     }
 
     #[test]
-    fn an_incoming_checksum_is_removed() {
+    fn an_incoming_checksum_is_removed_where_one_is_written() {
         for (own, expect) in [
             (&b"__CRC32#\x01123\x02a\x01b\x02"[..], &b"a\x01b\x02"[..]),
-            (b"a\x01b\x02__CRC32#\x01123\x02c\x01d", b"a\x01b\x02c\x01d"),
+            (b"a\x01b\x02__CRC32#\x01123\x02c\x01d", b"a\x01b\x02c\x01d\x02"),
             (b"a\x01b\x02__CRC32#\x01123\x02", b"a\x01b\x02"),
             (b"a\x01b\x02__CRC32#\x01123", b"a\x01b\x02"),
             (b"__CRC32#\x01\x02__CRC32#\x01x\x02", b""),
             (b"__CRC32#\x01", b""),
         ] {
-            check(StoredProperties { own, ..NONE }, expect);
+            let properties = StoredProperties { own, protection: Protection::Record, ..NONE };
+            let mut out = vec![0xEE; properties.measure().0];
+            properties.write(&mut out);
+            assert_eq!(out, [expect, CRC].concat());
+            // Without one of its own the store keeps the string as it is, as RocketMQ does.
+            let properties = StoredProperties { own, ..NONE };
+            let mut out = vec![0xEE; properties.measure().0];
+            properties.write(&mut out);
+            assert_eq!(out, own);
         }
     }
 

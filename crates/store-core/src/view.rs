@@ -169,11 +169,16 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// Whether an unprotected record ends in a zero byte where text should stand: what a torn
-    /// write leaves, and what no checksum covers.
+    /// Whether the record ends in a zero byte where text should stand: what a torn write leaves,
+    /// and what no checksum covers without the CRC32 property.
     pub(crate) fn ends_in_zero(&self) -> bool {
         let last = [self.property_string(), self.topic()].into_iter().find_map(<[u8]>::last);
         last == Some(&0)
+    }
+
+    /// Whether the properties are text, or end in a CRC32 property, which covers them.
+    pub(crate) fn has_plausible_properties(&self) -> bool {
+        self.record_crc().is_some() || core::str::from_utf8(self.property_string()).is_ok()
     }
 
     /// QUEUEID.

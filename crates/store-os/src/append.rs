@@ -291,11 +291,15 @@ impl Shared {
         batch: &Batch<'_>,
         wait: Wait,
     ) -> Result<(Appended, bool, Vec<LogOffset>), AppendError> {
+        self.check(queue, batch.as_bytes().len())?;
         let protection = self.options.protection;
         let to = queue.destination();
         let len = batch.encoded_len(to, message, protection)?;
-        self.check(queue, usize::try_from(len).unwrap_or(usize::MAX))?;
         place(self.options.segment_size, LogOffset::ZERO, len)?;
+        let max = self.options.max_record_len();
+        if max < u64::from(len) {
+            return Err(AppendError::BatchTooLong { len, max });
+        }
         with_scratch(|scratch| {
             reserve(scratch, len);
             let encoded = encode_batch(to, message, batch, protection, scratch)?;

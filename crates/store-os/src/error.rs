@@ -224,9 +224,16 @@ impl From<Error> for OpenError {
 pub enum AppendError {
     /// The batch is not one, or a member of it cannot be a record.
     Batch(BatchError),
-    /// The body, or the records of a batch together, exceed the log's limit.
-    BodyTooLong {
+    /// The records of a batch together exceed what the log takes at once.
+    BatchTooLong {
         /// Their length in bytes.
+        len: u32,
+        /// The limit: that of a body, and 64 KiB.
+        max: u64,
+    },
+    /// The body, or a batch as the client sends it, exceeds the log's limit.
+    BodyTooLong {
+        /// Its length in bytes.
         len: usize,
         /// The limit (`maxMessageSize`).
         max: usize,
@@ -255,6 +262,9 @@ impl fmt::Display for AppendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Batch(error) => error.fmt(f),
+            Self::BatchTooLong { len, max } => {
+                write!(f, "a batch whose records have {len} bytes exceeds the log's limit of {max}")
+            }
             Self::BodyTooLong { len, max } => {
                 write!(f, "a body or batch of {len} bytes exceeds the log's limit of {max}")
             }

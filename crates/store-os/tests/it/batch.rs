@@ -62,6 +62,12 @@ fn a_batch_that_cannot_be_stored_leaves_nothing() {
     let batch = Batch::new(&bytes).unwrap();
     let refused = log.append_batch(&handle, &Message::default(), &batch, Wait::Yes).unwrap_err();
     assert!(matches!(refused, AppendError::BodyTooLong { max: 8192, .. }), "{refused:?}");
+    // Short members grow by what every record has.
+    let many: Vec<_> = (0..200).map(|_| vec![1; 5]).collect();
+    let bytes = client_bytes(&many);
+    let batch = Batch::new(&bytes).unwrap();
+    let refused = log.append_batch(&handle, &Message::default(), &batch, Wait::Yes).unwrap_err();
+    assert!(matches!(refused, AppendError::TooLarge(_)), "{refused:?}");
     assert_eq!(log.marks().wrote(), before.end());
     assert_eq!(handle.next_offset().get(), 1);
 }
