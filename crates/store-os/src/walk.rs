@@ -1,4 +1,4 @@
-//! Walking the frames of one segment: where valid records end, and where they go on behind bad ones.
+//! Walking a segment's frames: where valid ones end, and where they go on behind a bad one.
 
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
