@@ -9,8 +9,8 @@ use flush_realtime::FlushRealtime;
 use group_commit::GroupCommit;
 use store_core::{
     Action, Destination, FlushStrategy, Frame, Lane, LogOffset, Message, MessageId, Nanos,
-    Observed, Placed, Placement, Properties, Protection, QueueId, SegmentName, SegmentSize, Topic, decode,
-    encode, place,
+    Observed, Placed, Placement, Properties, Protection, QueueId, SegmentName, SegmentSize, Topic,
+    decode, encode, place,
 };
 
 #[panic_handler]

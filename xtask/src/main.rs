@@ -78,7 +78,7 @@ mod exit {
     pub(crate) const OK: u8 = 0;
     /// The command, a profile or a directory is wrong; or a check failed.
     pub(crate) const USAGE: u8 = 1;
-    /// Runs ended early or their figures are invalid.
+    /// Runs ended early or their figures are invalid; a store is damaged.
     pub(crate) const INVALID: u8 = 2;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;

@@ -40,8 +40,8 @@ pub struct Message<'a> {
     /// For an inner batch, the queue offset of its first message, which the store knows: stored as
     /// the property `INNER_BASE`. A log sets it itself.
     pub inner_base: Option<QueueOffset>,
-    /// The property string, stored as it is; where the store writes a CRC32 property of its own, one
-    /// in the string is left out.
+    /// The property string, stored as it is; where the store writes a CRC32 property of its own,
+    /// one in the string is left out.
     pub properties: &'a [u8],
     /// The body, stored as it is.
     pub body: &'a [u8],
@@ -216,8 +216,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Sums what lies between STORETIMESTAMP and the CRC32 property of a long record, and keeps the sum,
-/// with the shift by its length, where the property's digits will stand.
+/// Sums what lies between STORETIMESTAMP and the CRC32 property of a long record, and keeps the
+/// sum, with the shift by its length, where the property's digits will stand.
 fn sum_tail(bytes: &mut [u8], body_end: usize, body_len: usize, body_crc: u32) {
     let head_len = placed_len(bytes);
     let (covered, property) = split_property(bytes);

@@ -213,8 +213,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// Nothing of the batch is in the log then. As the client sends it, it may have no more bytes than
-    /// [`LogOptions::max_message_bytes`], and as records 64 KiB more.
+    /// Nothing of the batch is in the log then. As the client sends it, it may have no more bytes
+    /// than [`LogOptions::max_message_bytes`], and as records 64 KiB more.
     pub fn append_batch(
         &self,
         queue: &Queue,

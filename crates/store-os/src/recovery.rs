@@ -1,10 +1,9 @@
 //! Reopening: what is really there, where it ends, and the durable cut behind it.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use store_core::{Frame, Invalid, LogOffset, Nanos, TimestampMs, decode};
+use store_core::{Invalid, LogOffset, Nanos, TimestampMs};
 
 use crate::append::{Appended, Queues};
 use crate::clock::{monotonic, wall};
@@ -17,7 +16,7 @@ use crate::recovery_point::{Others, PointFiles, READ_AGAIN, RecoveryPoint};
 use crate::segment::Segment;
 use crate::segment_scan::{ClockStep, Scanned, Tally, scan_segments};
 use crate::set_aside::set_aside_range;
-use crate::walk::{Found, Resync, Walked, Walker, behind};
+use crate::walk::{Resync, Walked, Walker, behind, is_whole};
 
 /// What opening a log found and did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -73,12 +72,14 @@ pub(crate) fn recover(
     let start = names.first().map_or(LogOffset::ZERO, |(start, _)| *start);
     let (points, found) = PointFiles::load(directory.root());
     let mut walker = Walker::new(options.protection);
-    let known = found.into_iter().find(|point| {
-        point.others == others && is_of_this_log(point, &names, options, &mut walker)
-    });
+    let size = options.segment_size;
+    let known = found
+        .into_iter()
+        .find(|point| point.others == others && point.is_of(&names, size, options.protection));
     for mark in known.iter().flat_map(|known| &known.queues) {
         queues.found(id, &mark.topic, mark.id, mark.next);
     }
+    let is_known = known.is_some();
     // Little is read whole all the same: it costs nothing, and shows damage early.
     let known = known.filter(|known| READ_AGAIN < known.upto.since(start));
     let from = known.as_ref().map_or(start, |known| known.upto);
@@ -89,6 +90,7 @@ pub(crate) fn recover(
         id,
         queues,
         points,
+        is_known,
         saved: monotonic(),
         tally: Tally::behind(known.and_then(|known| known.last)),
         segments: Vec::new(),
@@ -114,42 +116,6 @@ fn segment_end(start: LogOffset, options: &LogOptions) -> LogOffset {
     behind(start, options.segment_size.bytes())
 }
 
-/// Whether the log that the point was taken of is the one that is there: the record before the
-/// point must still be.
-///
-/// RocketMQ keeps no point, so it may have cut and appended since. That changes this record, or, if
-/// it cut far before it and left it standing, the checkpoint.
-fn is_of_this_log(
-    point: &RecoveryPoint,
-    names: &[(LogOffset, PathBuf)],
-    options: &LogOptions,
-    walker: &mut Walker,
-) -> bool {
-    let Some(last) = point.last.filter(|_| point.segment_size == options.segment_size) else {
-        return false;
-    };
-    let holds = |(start, _): &&(LogOffset, PathBuf)| {
-        *start <= last.offset && last.offset < segment_end(*start, options)
-    };
-    let Some((start, path)) = names.iter().find(holds) else { return false };
-    let end = segment_end(*start, options);
-    let has_segment =
-        names.last().is_some_and(|(last, _)| point.upto <= segment_end(*last, options));
-    if !has_segment || (point.upto != last.end() && point.upto != end) {
-        return false;
-    }
-    let Ok(segment) = Segment::sealed(path, *start, options) else { return false };
-    walker.forget();
-    match walker.step(&segment, last.offset, end) {
-        Ok(Found::Record(view)) => {
-            view.total_size() == last.len
-                && view.queue_offset() == last.queue_offset
-                && view.store_timestamp() == last.store_timestamp
-        }
-        _ => false,
-    }
-}
-
 /// Where valid records end before the last segment does.
 #[derive(Clone, Copy, Debug)]
 struct Torn {
@@ -166,6 +132,8 @@ struct Scan<'a> {
     id: u64,
     queues: &'a Queues,
     points: PointFiles,
+    /// Whether there is a recovery point of this log.
+    is_known: bool,
     /// When a recovery point was last written.
     saved: Nanos,
     tally: Tally,
@@ -296,7 +264,9 @@ impl Scan<'_> {
     ) -> Result<(u64, u64), OpenError> {
         let behind = Behind::look(&self.segments[torn.index..], torn, walker)?;
         let last_store = self.tally.last.map(|last| last.store_timestamp);
+        // A log that has a recovery point was never cut without erasing.
         let is_stale = behind.records > 0
+            && !self.is_known
             && !behind.gave_up
             && last_store.is_some_and(|last| behind.latest.is_some_and(|latest| latest < last));
         let segment = &self.segments[torn.index];
@@ -411,16 +381,8 @@ impl Behind {
 /// Whether a whole record stands at the torn place that says that it belongs elsewhere: a segment
 /// under a wrong name begins with one, a torn tail does not.
 fn is_of_another_place(segment: &Segment, torn: Torn) -> Result<bool, Error> {
-    if !matches!(torn.found, Invalid::Place { .. }) {
-        return Ok(false);
-    }
-    let mut total = [0; 4];
-    segment.read(&mut total, torn.at)?;
-    let rest = segment.end().since(torn.at);
-    let len = u64::from(u32::from_be_bytes(total)).min(rest);
-    let mut bytes = vec![0; usize::try_from(len).expect("a segment fits the address space")];
-    segment.read(&mut bytes, torn.at)?;
-    Ok(matches!(decode(&bytes), Ok(Frame::Record(view)) if view.body_crc_matches()))
+    let may_be = matches!(torn.found, Invalid::Place { .. });
+    Ok(may_be && is_whole(segment, torn.at, segment.end())?)
 }
 
 /// The latest store time, unless the clock has since been set back by more than a moment: new

@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use store_core::{
-    Checkpoint, LogOffset, QueueId, QueueOffset, SegmentSize, TimestampMs, crc32, length_u64,
+    Checkpoint, LogOffset, Protection, QueueId, QueueOffset, SegmentSize, Step, TimestampMs, crc32,
+    length_u64, scan_step,
 };
 
 use crate::append::{Appended, Queues};
@@ -80,6 +81,45 @@ impl RecoveryPoint {
         queues: &Queues,
     ) -> Self {
         Self { segment_size, others, upto, last, queues: queues.marks() }
+    }
+
+    /// Whether the log that the point was taken of is the one that is there: the record before the
+    /// point must still be. `names` are the log's segments.
+    ///
+    /// RocketMQ keeps no point, so it may have cut and appended since. That changes this record,
+    /// or, if it cut far before it and left it standing, the checkpoint ([`Others`]).
+    pub(crate) fn is_of(
+        &self,
+        names: &[(LogOffset, PathBuf)],
+        size: SegmentSize,
+        protection: Protection,
+    ) -> bool {
+        let Some(last) = self.last.filter(|_| self.segment_size == size) else { return false };
+        let end_of = |start: LogOffset| LogOffset::new(start.get().saturating_add(size.bytes()));
+        let holds = |(start, _): &&(LogOffset, PathBuf)| {
+            *start <= last.offset && last.offset < end_of(*start)
+        };
+        let Some((start, path)) = names.iter().find(holds) else { return false };
+        let rest = end_of(*start).since(last.offset);
+        let is_there = names.last().is_some_and(|(start, _)| self.upto <= end_of(*start));
+        let is_behind = self.upto == last.end() || self.upto == end_of(*start);
+        if !is_there || !is_behind || rest < u64::from(last.len) {
+            return false;
+        }
+        let mut bytes = vec![0; usize::try_from(last.len).unwrap_or(0)];
+        let file = File::open(path);
+        if file.and_then(|file| file.read_exact_at(&mut bytes, last.offset.since(*start))).is_err()
+        {
+            return false;
+        }
+        match scan_step(&bytes, last.offset, rest, protection) {
+            Step::Record(view) => {
+                view.total_size() == last.len
+                    && view.queue_offset() == last.queue_offset
+                    && view.store_timestamp() == last.store_timestamp
+            }
+            _ => false,
+        }
     }
 
     fn encode(&self, sequence: u64) -> Vec<u8> {

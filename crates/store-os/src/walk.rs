@@ -400,6 +400,17 @@ fn disagreement(
     Ok(Some(DecodeError::LengthMismatch { declared: u32::from_be_bytes(head), fields }))
 }
 
+/// Whether the record at `at`, which says that it stands elsewhere, is whole.
+pub(crate) fn is_whole(source: &impl Source, at: LogOffset, end: LogOffset) -> Result<bool, Error> {
+    let mut size = [0; 4];
+    source.read(&mut size, at)?;
+    let len = u64::from(u32::from_be_bytes(size)).min(end.since(at));
+    let mut bytes = vec![0; usize::try_from(len).expect("a segment fits the address space")];
+    source.read(&mut bytes, at)?;
+    let Ok(Frame::Record(view)) = decode(&bytes) else { return Ok(false) };
+    Ok(view.body_crc_matches() && source.is_readable(at, behind(at, length_u64(bytes.len()))))
+}
+
 /// The first place in `window`, which begins at `at`, where a frame may begin.
 fn first_candidate(window: &[u8], at: LogOffset, end: LogOffset) -> Option<usize> {
     window.windows(PROBE_LEN).enumerate().find_map(|(index, bytes)| {

@@ -22,8 +22,8 @@ use crate::{exit, say};
 ///
 /// A damaged place is reported on stderr and passed over.
 ///
-/// Exit codes: 0 ok, 1 damage was passed over, wrong command or directory, or the store could not
-/// be read.
+/// Exit codes: 0 ok, 1 wrong command or directory, or the store could not be read, 2 damage was
+/// passed over.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -95,7 +95,7 @@ impl Dump<'_> {
                     if let Some(damage) = self.damage.take() {
                         self.out.flush().context(say::CANNOT_WRITE)?;
                         say!("{}", damage.passed_over(&record));
-                        code = exit::USAGE;
+                        code = exit::INVALID;
                     }
                     self.stored = Some(record.store_timestamp());
                     if self.from.is_some_and(|from| record.log_offset() < from) {
@@ -431,7 +431,8 @@ mod tests {
                 })
             );
         });
-        with_record(b"orders", &message, Protection::Body, |record| {
+        let plain = Message { properties: b"TAGS\x01t\x02", ..message };
+        with_record(b"orders", &plain, Protection::Body, |record| {
             let json = serde_json::to_value(Json::new(record)).unwrap();
             assert_eq!((&json["record_crc"], &json["record_crc_ok"]), (&().into(), &().into()));
         });

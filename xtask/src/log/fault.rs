@@ -15,49 +15,49 @@ pub(super) struct Told {
     pub(super) what: String,
     /// What was found there, where the kind does not say it all.
     pub(super) found: Option<String>,
-    /// Valid records between the fault and the log's end.
-    pub(super) records_behind: u64,
+    /// Valid records between the fault and the log's end, where they were counted.
+    pub(super) records_behind: Option<u64>,
 }
 
 impl Told {
     pub(super) fn new(fault: &Fault) -> Self {
         let (kind, what, found, records_behind) = match &fault.kind {
             FaultKind::Damage { found, records_behind } => {
-                ("damage", shown(found), Some(found.clone()), *records_behind)
+                ("damage", shown(found), Some(found.clone()), Some(*records_behind))
             }
-            FaultKind::Empty => ("empty", "a last segment without a byte".to_owned(), None, 0),
+            FaultKind::Empty => ("empty", "a last segment without a byte".to_owned(), None, None),
             FaultKind::MissingSegment => {
-                ("missing_segment", "the segment's file is missing".to_owned(), None, 0)
+                ("missing_segment", "the segment's file is missing".to_owned(), None, None)
             }
             FaultKind::TornTail { found } => {
-                ("torn_tail", format!("torn tail: {}", shown(found)), Some(found.clone()), 0)
+                ("torn_tail", format!("torn tail: {}", shown(found)), Some(found.clone()), Some(0))
             }
             FaultKind::StaleTail { found, records } => (
                 "stale_tail",
                 format!("older records, left by an earlier cut: {}", shown(found)),
                 Some(found.clone()),
-                *records,
+                Some(*records),
             ),
             FaultKind::UnknownFile => {
-                ("unknown_file", "a file that is no segment of this log".to_owned(), None, 0)
+                ("unknown_file", "a file that is no segment of this log".to_owned(), None, None)
             }
             FaultKind::Unreadable { errno, records_behind } => (
                 "unreadable",
                 format!("cannot be read: {errno}"),
                 Some(errno.to_string()),
-                *records_behind,
+                Some(*records_behind),
             ),
             FaultKind::WrongLength { found, expected } => (
                 "wrong_length",
                 format!("the file has {found} bytes, segments of this log have {expected}"),
                 None,
-                0,
+                None,
             ),
             _ => (
                 "other",
                 "a fault that this version of the command does not know".to_owned(),
                 None,
-                0,
+                None,
             ),
         };
         Self { kind, what, found, records_behind }
@@ -82,7 +82,7 @@ pub(super) fn length(fault: &Fault) -> u64 {
 pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
     match survey.health() {
         Health::Sound => (exit::OK, None),
-        Health::Damaged => (exit::USAGE, None),
+        Health::Damaged => (exit::INVALID, None),
         Health::TornTail if survey.abort.is_some() => {
             let why = if survey.locked {
                 "a process has the store open: what it is writing now can look torn"
@@ -95,7 +95,7 @@ pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
             let torn = |fault: &&Fault| matches!(fault.kind, FaultKind::TornTail { .. });
             if survey.faults.iter().any(|fault| torn(&fault)) {
                 let why = "the last exit was clean (no abort), so nothing should be torn";
-                return (exit::USAGE, Some(why.to_owned()));
+                return (exit::INVALID, Some(why.to_owned()));
             }
             (exit::OK, Some("RocketMQ leaves such a tail, and opening cuts it".to_owned()))
         }
@@ -130,11 +130,11 @@ mod tests {
     fn a_torn_tail_is_expected_after_an_unclean_exit_only() {
         for abort in [false, true] {
             check(vec![], abort, exit::OK, None);
-            check(vec![fixture::damage()], abort, exit::USAGE, None);
-            check(vec![fixture::torn_tail(), fixture::damage()], abort, exit::USAGE, None);
+            check(vec![fixture::damage()], abort, exit::INVALID, None);
+            check(vec![fixture::torn_tail(), fixture::damage()], abort, exit::INVALID, None);
         }
         check(vec![fixture::torn_tail()], true, exit::OK, Some("unclean"));
-        check(vec![fixture::torn_tail()], false, exit::USAGE, Some("no abort"));
+        check(vec![fixture::torn_tail()], false, exit::INVALID, Some("no abort"));
         check(vec![fixture::stale_tail()], false, exit::OK, Some("RocketMQ"));
     }
 }

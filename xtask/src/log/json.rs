@@ -63,7 +63,7 @@ struct FaultJson {
     to: u64,
     length: u64,
     found: Option<String>,
-    records_behind: u64,
+    records_behind: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]

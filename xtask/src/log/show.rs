@@ -190,8 +190,8 @@ fn damage(fault: &Fault, dir: &Path) -> [String; 4] {
         length => format!("{segment}, offset {}, {}", fault.from, text::plural(length, "byte")),
     };
     let behind = match told.records_behind {
-        0 => String::new(),
-        behind => format!("; valid records behind: {behind}"),
+        None | Some(0) => String::new(),
+        Some(behind) => format!("; valid records behind: {behind}"),
     };
     let dir = text::shell_word(dir);
     [

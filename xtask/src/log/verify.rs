@@ -19,9 +19,11 @@ use crate::{exit, say};
 /// A torn tail is what a crash leaves behind the last valid record; opening the store cuts it.
 /// While abort is there (the last exit was unclean, or the store is in use) that is expected.
 ///
-/// Exit codes: 0 sound, or torn where that is expected, 1 faults that opening would refuse, a torn
-/// tail after a clean exit, wrong command or directory, or the store could not be read (then stdout
-/// is empty), 130 interrupted.
+/// Reads every byte; opening a long log reads only what an earlier run did not prove.
+///
+/// Exit codes: 0 sound, or torn where that is expected, 1 wrong command or directory, or the store
+/// could not be read, 2 faults that opening would refuse, or a torn tail after a clean exit, 130
+/// interrupted.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -91,7 +93,8 @@ fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
         };
         let name = text::padded(&text::name(&fault.path), 20);
         let Told { what, records_behind, .. } = told;
-        writeln!(out, "{name} {from:>12} {length:>10} {records_behind:>8}  {what}")?;
+        let behind = records_behind.map_or_else(|| "–".to_owned(), |count| count.to_string());
+        writeln!(out, "{name} {from:>12} {length:>10} {behind:>8}  {what}")?;
     }
     Ok(())
 }
@@ -150,10 +153,10 @@ the clock went back 2 times (no fault), first at offset 0:
 
 segment                    offset     length   behind  found
 00000000000000065536        65636        100        2  unknown magic 0x00000001
-00000000000000065536        65636        100        0  the segment's file is missing
-00000000000000065536        65636        100        0  the file has 5 bytes, segments \
+00000000000000065536        65636        100        –  the segment's file is missing
+00000000000000065536        65636        100        –  the file has 5 bytes, segments \
 of this log have 65536
-a file of the backup            –          –        0  a file that is no segment of this log
+a file of the backup            –          –        –  a file that is no segment of this log
 00000000000000065536        65636        100        0  torn tail: unknown magic 0x00000001
 ";
         let lines: Vec<_> = expect.lines().collect();

@@ -5,11 +5,12 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use store_core::{Checkpoint, CheckpointError, LogOffset, SegmentName, SegmentSize};
+use store_core::{Checkpoint, CheckpointError, LogOffset, Protection, SegmentName, SegmentSize};
 
 use super::SurveyError;
 use crate::directory::{ABORT, SEGMENTS};
 use crate::error::{Error, Op};
+use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
 
 /// A store's files before any is opened.
 #[derive(Debug)]
@@ -136,6 +137,22 @@ impl Listing {
             abort,
             abort_stamp,
         })
+    }
+}
+
+impl Listing {
+    /// Whether there is a recovery point of this log.
+    pub(crate) fn is_known(&self, protection: Protection) -> bool {
+        let Some(root) = &self.root else { return false };
+        let checkpoint = self.checkpoint.and_then(Result::ok).unwrap_or_default();
+        let others = Others::of(&checkpoint);
+        let names: Vec<_> =
+            self.segments.iter().map(|file| (file.start, file.path.clone())).collect();
+        let (_, points) = PointFiles::load(root);
+        let is_of = |point: &RecoveryPoint| {
+            point.others == others && point.is_of(&names, self.size, protection)
+        };
+        points.iter().any(is_of)
     }
 }
 

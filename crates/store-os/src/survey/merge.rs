@@ -53,7 +53,8 @@ pub(crate) fn merge(
     listing.segments.retain(|_| there.next().unwrap_or(false));
     let mut scans: Vec<SegmentScan> = scans.into_iter().flatten().collect();
     settle(&mut scans);
-    let stale = stale_from(&scans);
+    // A log that has a recovery point was never cut without erasing.
+    let stale = if listing.is_known(protection) { None } else { stale_from(&scans) };
     let stale_records = match stale {
         Some((index, from)) => cut_stale(&listing, &mut scans, protection, (index, from))?,
         None => Vec::new(),

@@ -6,8 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 use store_core::{
-    Frame, Invalid, LogOffset, QueueId, QueueOffset, RecordView, SegmentSize, TimestampMs, Version,
-    decode, length_u64,
+    Invalid, LogOffset, QueueId, QueueOffset, RecordView, SegmentSize, TimestampMs, Version,
 };
 
 use super::listing::Listed;
@@ -15,7 +14,7 @@ use super::segment_file::{DataParts, SegmentFile};
 use super::{Progress, QueueSurvey, SegmentSurvey, SurveyError, TopicSurvey};
 use crate::error::Error;
 use crate::segment_scan::ClockStep;
-use crate::walk::{Found, Resync, Source, Walked, Walker, behind};
+use crate::walk::{Found, Resync, Walked, Walker, is_whole};
 
 /// What one segment holds.
 #[derive(Debug)]
@@ -269,17 +268,6 @@ impl SegmentScan {
     }
 }
 
-/// Whether the record at `at`, which says that it stands elsewhere, is whole.
-fn is_whole(source: &impl Source, at: LogOffset, end: LogOffset) -> Result<bool, Error> {
-    let mut size = [0; 4];
-    source.read(&mut size, at)?;
-    let len = u64::from(u32::from_be_bytes(size)).min(end.since(at));
-    let mut bytes = vec![0; usize::try_from(len).expect("a segment fits the address space")];
-    source.read(&mut bytes, at)?;
-    let Ok(Frame::Record(view)) = decode(&bytes) else { return Ok(false) };
-    Ok(view.body_crc_matches() && source.is_readable(at, behind(at, length_u64(bytes.len()))))
-}
-
 /// What of a segment was told to whoever watches, and what was not yet.
 #[derive(Default)]
 struct Told {
@@ -316,7 +304,7 @@ mod tests {
     use std::io::{Error as IoError, Result as IoResult};
     use std::ops::Range;
     use std::path::{Path, PathBuf};
-    use store_core::{Destination, Message, Placed, Protection, Topic, encode};
+    use store_core::{Destination, Message, Placed, Protection, Topic, encode, length_u64};
 
     /// A file some bytes of which cannot be read.
     struct Flaky {

@@ -12,7 +12,8 @@ use store_core::{
     SegmentSize, TimestampMs, Topic, encode,
 };
 use store_os::{
-    Appended, CommitEvent, FlushEvent, Io, Log, LogOptions, Observer, OpenError, ScanProgress,
+    Appended, CommitEvent, FlushEvent, Health, Io, Log, LogOptions, Observer, OpenError,
+    ScanProgress, SurveyOptions,
 };
 
 use crate::support::{Kind, body, put, queue, read_all, small};
@@ -39,6 +40,12 @@ fn filled(root: &Path) -> Appended {
     }
     log.close().unwrap();
     last.unwrap()
+}
+
+fn forget_points(root: &Path) {
+    for name in ["recovery-point.0", "recovery-point.1"] {
+        fs::remove_file(root.join(name)).unwrap();
+    }
 }
 
 fn segment(root: &Path, offset: LogOffset, size: u64) -> (PathBuf, u64) {
@@ -148,9 +155,7 @@ impl Observer for Impatient {
 fn an_interrupted_scan_is_gone_on_with() {
     let root = tempfile::tempdir().unwrap();
     let last = filled(root.path());
-    for name in ["recovery-point.0", "recovery-point.1"] {
-        fs::remove_file(root.path().join(name)).unwrap();
-    }
+    forget_points(root.path());
     fs::write(root.path().join("abort"), "1").unwrap();
     let observer = Arc::new(Impatient { left: AtomicU64::new(20), seen: AtomicU64::new(0) });
     let watched: Arc<Impatient> = Arc::clone(&observer);
@@ -204,14 +209,13 @@ fn the_checkpoint_holds_what_is_flushed_and_keeps_what_others_wrote() {
 
 /// What RocketMQ leaves when it cuts a log, which it does in memory alone, and then appends: the
 /// bytes of `old` records stand behind those of the new ones.
+///
+/// The recovery point is still there.
 fn with_left_overs(root: &Path, ahead_ms: i64) -> (Vec<Appended>, Vec<u8>) {
     let log = KIND.open(root, small());
     let handle = queue(&log, "T");
     let old: Vec<_> = (0..30).map(|number| put(&log, &handle, &body(number))).collect();
     log.close().unwrap();
-    for name in ["recovery-point.0", "recovery-point.1"] {
-        fs::remove_file(root.join(name)).unwrap();
-    }
     let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
     let mut out = vec![0; 400];
     let message = Message { body: b"stored after the cut", ..Message::default() };
@@ -233,6 +237,7 @@ fn left_overs_of_an_earlier_cut_are_set_aside_and_never_come_back() {
     for was_closed in [true, false] {
         let root = tempfile::tempdir().unwrap();
         let (old, left) = with_left_overs(root.path(), 1);
+        forget_points(root.path());
         if !was_closed {
             fs::write(root.path().join("abort"), "1").unwrap();
         }
@@ -260,10 +265,29 @@ fn left_overs_of_an_earlier_cut_are_set_aside_and_never_come_back() {
     }
 }
 
+/// A log of our own has no left-overs: what looks so has a clock that was set back.
+#[test]
+fn in_a_log_with_a_recovery_point_nothing_counts_as_left_over() {
+    let root = tempfile::tempdir().unwrap();
+    let (old, _) = with_left_overs(root.path(), 1);
+    match KIND.try_open(root.path(), small()).map(|_| ()) {
+        Err(OpenError::Damage(damage)) => {
+            assert_eq!((damage.resumes_at, damage.records_behind), (Some(old[11].offset), 19));
+        }
+        other => panic!("{other:?}"),
+    }
+    let found = store_os::survey(root.path(), &SurveyOptions::default()).unwrap();
+    assert_eq!((found.health(), found.records), (Health::Damaged, 30));
+    forget_points(root.path());
+    let found = store_os::survey(root.path(), &SurveyOptions::default()).unwrap();
+    assert_eq!((found.health(), found.records), (Health::TornTail, 11));
+}
+
 #[test]
 fn newer_records_behind_a_bad_one_are_no_left_overs() {
     let root = tempfile::tempdir().unwrap();
     with_left_overs(root.path(), -1_000_000);
+    forget_points(root.path());
     match KIND.try_open(root.path(), small()).map(|_| ()) {
         Err(OpenError::Damage(damage)) => assert_eq!(damage.records_behind, 19),
         other => panic!("{other:?}"),
