@@ -139,8 +139,7 @@ Big                                                          5       1    67 KiB
 Props                                                        6       1    34 KiB
 Many                                                       130       2    25 KiB
 Batch                                                       29       2   6.9 KiB
-Trans                                                       12       1   1.4 KiB
-and 12 more
+and 13 more
 
 health      sound
 ";

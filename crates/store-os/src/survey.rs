@@ -93,6 +93,9 @@ pub struct Survey {
     pub first_clock_step: Option<ClockStep>,
     /// What the file `checkpoint` says; `None` if there is no such file.
     pub checkpoint: Option<Result<Checkpoint, CheckpointError>>,
+    /// Up to where Flushmark's recovery point proves the log: opening does not read again what lies
+    /// before, if that is more than 16 MiB. `None` if there is no point of this log.
+    pub proven: Option<LogOffset>,
     /// What the file `abort` holds, which an owner has while it runs and leaves when it dies.
     pub abort: Option<String>,
     /// Whether somebody holds the store's lock, so that the log may have changed meanwhile.

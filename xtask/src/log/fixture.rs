@@ -41,6 +41,7 @@ pub(super) fn sound() -> Survey {
         })),
         abort: None,
         locked: false,
+        proven: Some(LogOffset::new(131_072)),
     }
 }
 

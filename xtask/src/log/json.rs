@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use store_core::{Checkpoint, TimestampMs};
+use store_core::{Checkpoint, LogOffset, TimestampMs};
 use store_os::{Fault, QueueSurvey, SegmentSurvey, Survey, TopicSurvey};
 
 use super::fault::{self, Told};
@@ -33,6 +33,7 @@ pub(super) struct Json {
     checkpoint_error: Option<String>,
     abort: Option<String>,
     locked: bool,
+    proven: Option<u64>,
     faults: Vec<FaultJson>,
     segments: Vec<SegmentJson>,
     topics: Vec<TopicJson>,
@@ -127,6 +128,7 @@ impl Json {
                 .map(ToString::to_string),
             abort: survey.abort.clone(),
             locked: survey.locked,
+            proven: survey.proven.map(LogOffset::get),
             faults: survey.faults.iter().map(FaultJson::new).collect(),
             segments: survey.segments.iter().map(SegmentJson::new).collect(),
             topics: survey.topics.iter().map(|(name, topic)| TopicJson::new(name, topic)).collect(),

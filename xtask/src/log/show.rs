@@ -37,6 +37,9 @@ fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
     for (name, value) in ["checkpoint", ""].into_iter().zip(checkpoint(survey)) {
         line(out, name, &value)?;
     }
+    if let Some(proven) = survey.proven {
+        line(out, "proven to", &format!("{proven}, by the recovery point"))?;
+    }
     line(out, "exit", last_exit(survey))?;
     topics(survey, out)?;
     writeln!(out)?;
@@ -208,7 +211,7 @@ const VALUE: usize = text::COLUMNS - LABEL;
 const TOPIC: usize = 50;
 
 /// So many topics leave the screen within 24 lines.
-const MOST_TOPICS: usize = 6;
+const MOST_TOPICS: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -233,6 +236,7 @@ stored      2026-11-29T13:07:01.653Z to 2026-11-29T13:07:01.654Z
 valid to    131272, in 00000000000000131072; 64 KiB of it are left
 checkpoint  log 2026-11-29T13:07:01.653Z, queues –
             index –, confirmed 131072, master flushed 0
+proven to   131072, by the recovery point
 exit        clean
 
 topic                                                  records  queues     bytes
@@ -260,16 +264,16 @@ health      sound
         };
         let found = "x".repeat(200);
         survey.faults[0].kind = FaultKind::Damage { found, records_behind: 123_456_789 };
-        for number in 0..5 {
+        for number in 0..4 {
             let (name, topic) = fixture::topic(&format!("{number}\u{1b}[2J主").repeat(9), 100);
             survey.topics.insert(name, topic);
         }
-        let seven = screen(&survey, "/s");
+        let six = screen(&survey, "/s");
         let (name, topic) = fixture::topic("the smallest", 0);
         survey.topics.insert(name, topic);
-        let eight = screen(&survey, "/s");
-        assert!(eight.contains("\nand 2 more\n"), "{eight}");
-        for screen in [seven, eight] {
+        let seven = screen(&survey, "/s");
+        assert!(seven.contains("\nand 2 more\n"), "{seven}");
+        for screen in [six, seven] {
             assert_eq!(screen.lines().count(), 24, "{screen}");
             for line in screen.lines() {
                 assert!(text::columns(line) <= 80, "{line}");
@@ -283,6 +287,7 @@ health      sound
         let survey = Survey {
             start: LogOffset::ZERO,
             end: LogOffset::ZERO,
+            proven: None,
             segments: Vec::new(),
             topics: std::collections::BTreeMap::new(),
             records: 0,

@@ -141,9 +141,9 @@ impl Listing {
 }
 
 impl Listing {
-    /// Whether there is a recovery point of this log.
-    pub(crate) fn is_known(&self, protection: Protection) -> bool {
-        let Some(root) = &self.root else { return false };
+    /// Up to where a recovery point proves the log, if there is one of this log.
+    pub(crate) fn proven(&self, protection: Protection) -> Option<LogOffset> {
+        let root = self.root.as_ref()?;
         let checkpoint = self.checkpoint.and_then(Result::ok).unwrap_or_default();
         let others = Others::of(&checkpoint);
         let names: Vec<_> =
@@ -152,7 +152,7 @@ impl Listing {
         let is_of = |point: &RecoveryPoint| {
             point.others == others && point.is_of(&names, self.size, protection)
         };
-        points.iter().any(is_of)
+        points.iter().find(|point| is_of(point)).map(|point| point.upto)
     }
 }
 

@@ -54,7 +54,8 @@ pub(crate) fn merge(
     let mut scans: Vec<SegmentScan> = scans.into_iter().flatten().collect();
     settle(&mut scans);
     // A log that has a recovery point was never cut without erasing.
-    let stale = if listing.is_known(protection) { None } else { stale_from(&scans) };
+    let proven = listing.proven(protection);
+    let stale = if proven.is_some() { None } else { stale_from(&scans) };
     let stale_records = match stale {
         Some((index, from)) => cut_stale(&listing, &mut scans, protection, (index, from))?,
         None => Vec::new(),
@@ -72,7 +73,7 @@ pub(crate) fn merge(
         kind: FaultKind::UnknownFile,
     }));
     let (end, gaps) = (merger.end, merger.gaps);
-    let survey = summary(&listing, scans, end, faults, locked);
+    let survey = Survey { proven, ..summary(&listing, scans, end, faults, locked) };
     Ok(Examined { survey, listing, bridges, tail, gaps })
 }
 
@@ -319,6 +320,7 @@ fn summary(
         clock_steps: all.clock_steps,
         first_clock_step: all.first_clock_step,
         checkpoint: listing.checkpoint,
+        proven: None,
         abort: listing.abort.clone(),
         locked,
     }
