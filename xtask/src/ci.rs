@@ -138,7 +138,7 @@ impl Steps<'_> {
         // Another compiler's artefacts, and the tests of it are slow: few cases are enough here.
         let directory = self.root.join("target/miri");
         let mut command = miri(&test);
-        command.env("CARGO_TARGET_DIR", directory).env("PROPTEST_CASES", "4");
+        command.env("CARGO_TARGET_DIR", directory).env("PROPTEST_CASES", "1");
         command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
         // The outer cargo names itself and its compiler, which are not nightly's.
         for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC", "RUSTFLAGS"] {

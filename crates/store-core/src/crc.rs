@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn parts_join_to_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..70_000_u32).map(|n| n.to_be_bytes()[3] ^ 0x5A).collect();
-        for (len, cut) in
-            [(1, 0), (1, 1), (9, 4), (300, 1), (1000, 700), (70_000, 3), (70_000, 66_000)]
-        {
+        let cuts = [(1, 0), (1, 1), (9, 4), (300, 1), (1000, 700), (70_000, 3), (70_000, 66_000)];
+        // Under Miri the long ones take a minute.
+        for (len, cut) in cuts.into_iter().filter(|(len, _)| *len <= 1000 || !cfg!(miri)) {
             let (first, second) = bytes[..len].split_at(cut);
             let joined = Shift::by(second.len()).join(crc32_full(first), crc32_full(second));
             assert_eq!(joined, crc32_full(&bytes[..len]), "{len} cut at {cut}");
