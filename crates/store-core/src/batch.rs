@@ -27,7 +27,10 @@ impl<'a> Batch<'a> {
         let mut count = 0;
         while !rest.is_empty() {
             let at = bytes.len() - rest.len();
-            (_, rest) = split_member(rest).ok_or(BatchError::Member { index: count, at })?;
+            (_, rest) = split_member(rest).map_err(|(field, in_member)| {
+                let at = at.saturating_add(in_member);
+                BatchError::Member { index: count, field, at }
+            })?;
             count += 1;
         }
         if count == 0 { Err(BatchError::Empty) } else { Ok(Self { bytes, count }) }
@@ -47,7 +50,7 @@ impl<'a> Batch<'a> {
     pub fn members(&self) -> impl Iterator<Item = BatchMember<'a>> + use<'a> {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
-            let (member, behind) = split_member(rest)?;
+            let (member, behind) = split_member(rest).ok()?;
             rest = behind;
             Some(member)
         })
@@ -182,15 +185,21 @@ pub fn encode_batch<'b>(
     Ok(Encoded { bytes, protection })
 }
 
-fn split_member(bytes: &[u8]) -> Option<(BatchMember<'_>, &[u8])> {
-    let size = length(bytes, 0)?;
-    let (member, behind) = bytes.split_at_checked(size)?;
-    let flag = i32::from_be_bytes(*member.get(FLAG..)?.first_chunk()?);
-    let body_len = length(member, FLAG + 4)?;
-    let (body, rest) = member.get(BODY..)?.split_at_checked(body_len)?;
-    let (properties_len, properties) = rest.split_first_chunk()?;
-    let properties_len = usize::try_from(i16::from_be_bytes(*properties_len)).ok()?;
-    (properties.len() == properties_len).then_some((BatchMember { flag, properties, body }, behind))
+/// The first member and what lies behind it; or the length that does not hold, and its place.
+fn split_member(bytes: &[u8]) -> Result<(BatchMember<'_>, &[u8]), (BatchField, usize)> {
+    let bad_size = (BatchField::Size, 0);
+    let size = length(bytes, 0).filter(|size| FIXED_LEN <= *size).ok_or(bad_size)?;
+    let (member, behind) = bytes.split_at_checked(size).ok_or(bad_size)?;
+    let flag = *member[FLAG..].first_chunk().expect("a member has its fixed fields");
+    let bad_body = (BatchField::BodyLength, BODY_LENGTH);
+    let body_len = length(member, BODY_LENGTH).ok_or(bad_body)?;
+    let (body, rest) = member[BODY..].split_at_checked(body_len).ok_or(bad_body)?;
+    let (properties_len, properties) = rest.split_first_chunk().ok_or(bad_body)?;
+    let properties_len = usize::try_from(i16::from_be_bytes(*properties_len)).ok();
+    if properties_len != Some(properties.len()) {
+        return Err((BatchField::PropertiesLength, BODY.saturating_add(body_len)));
+    }
+    Ok((BatchMember { flag: i32::from_be_bytes(flag), properties, body }, behind))
 }
 
 /// A non-negative 32-bit length.
@@ -219,11 +228,14 @@ pub enum BatchError {
         /// Why.
         error: EncodeError,
     },
-    /// A member's lengths are negative, reach past the batch, or do not add up.
+    /// A member's length is negative, reaches past the member or the batch, or does not add up with
+    /// the others.
     Member {
         /// Which member, counted from 0.
         index: u32,
-        /// Where it begins in the batch.
+        /// Which length.
+        field: BatchField,
+        /// Where that stands in the batch.
         at: usize,
     },
     /// The records exceed `i32::MAX` bytes.
@@ -243,11 +255,8 @@ impl fmt::Display for BatchError {
             }
             Self::Empty => f.write_str("a batch without members"),
             Self::Encode { index, error } => write!(f, "member {index} of the batch: {error}"),
-            Self::Member { index, at } => {
-                write!(
-                    f,
-                    "member {index} of the batch, at byte {at}, has lengths that do not add up"
-                )
+            Self::Member { index, field, at } => {
+                write!(f, "member {index} of the batch: {field:?} at byte {at} does not hold")
             }
             Self::TooLong { len } => write!(f, "a batch of {len} bytes exceeds the format"),
             Self::Transactional => f.write_str("a batch takes no part in transactions"),
@@ -257,7 +266,20 @@ impl fmt::Display for BatchError {
 
 impl core::error::Error for BatchError {}
 
+/// The lengths of a batch's member, for errors.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum BatchField {
+    /// The body's.
+    BodyLength,
+    /// The properties'.
+    PropertiesLength,
+    /// The member's own.
+    Size,
+}
+
 const FLAG: usize = 12;
+const BODY_LENGTH: usize = 16;
 const BODY: usize = 20;
 /// A member without body and properties.
 const FIXED_LEN: usize = BODY + 2;
@@ -355,10 +377,18 @@ mod tests {
         for cut in (1..bytes.len()).filter(|cut| !ends.contains(cut)) {
             assert!(Batch::new(&bytes[..cut]).is_err(), "cut at {cut}");
         }
-        for (at, value) in [(0, 0xFF), (3, 1), (16, 0x80), (19, 200)] {
+        for (at, value, field, place) in [
+            (0, 0xFF, BatchField::Size, 0),
+            (2, 9, BatchField::Size, 0),
+            (3, 1, BatchField::Size, 0),
+            (16, 0x80, BatchField::BodyLength, 16),
+            (19, 200, BatchField::BodyLength, 16),
+            (20, 0xFF, BatchField::PropertiesLength, 20),
+            (21, 1, BatchField::PropertiesLength, 20),
+        ] {
             let mut bad = bytes.clone();
             bad[second + at] = value;
-            let expect = BatchError::Member { index: 1, at: second };
+            let expect = BatchError::Member { index: 1, field, at: second + place };
             assert_eq!(Batch::new(&bad).unwrap_err(), expect, "byte {at}");
         }
     }

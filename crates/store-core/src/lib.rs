@@ -47,7 +47,7 @@ mod topic;
 mod view;
 mod watermark;
 
-pub use batch::{Batch, BatchError, BatchMember, encode_batch};
+pub use batch::{Batch, BatchError, BatchField, BatchMember, encode_batch};
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use crc::crc32;
 pub use host::Host;

@@ -70,6 +70,7 @@ impl<'a> RecordView<'a> {
         let available = bytes.len();
         let bytes = bytes.get(..needed).ok_or(DecodeError::Truncated {
             field: Field::TotalSize,
+            at: field::TOTAL_SIZE.start,
             needed,
             available,
         })?;
@@ -402,6 +403,8 @@ pub enum DecodeError {
     Truncated {
         /// The field, or `TotalSize` where the whole record does.
         field: Field,
+        /// Where it begins, from the frame's start.
+        at: usize,
         /// Bytes needed from the frame's start.
         needed: usize,
         /// Bytes there are.
@@ -425,8 +428,8 @@ impl fmt::Display for DecodeError {
             Self::TotalSizeTooSmall { declared } => {
                 write!(f, "total size {declared} is below that of a blank")
             }
-            Self::Truncated { field, needed, available } => {
-                write!(f, "{field:?} needs {needed} bytes, {available} are there")
+            Self::Truncated { field, at, needed, available } => {
+                write!(f, "{field:?} at byte {at} ends at {needed}, {available} bytes are there")
             }
         }
     }
@@ -449,7 +452,8 @@ impl Reader<'_> {
                 Ok([start, end])
             }
             end => {
-                Err(DecodeError::Truncated { field, needed: end.unwrap_or(usize::MAX), available })
+                let needed = end.unwrap_or(usize::MAX);
+                Err(DecodeError::Truncated { field, at: self.at, needed, available })
             }
         }
     }
@@ -514,10 +518,10 @@ mod tests {
         check(&patched(84, &[0xFF; 4]), negative(Field::BodyLength, 84));
         check(&patched(92, &[0xFF]), negative(Field::TopicLength, 92));
         check(&patched(98, &[0xFF; 2]), negative(Field::PropertiesLength, 98));
-        let past = |field, needed| DecodeError::Truncated { field, needed, available: 104 };
-        check(&patched(84, &[0, 0, 1, 0]), past(Field::Body, 344));
-        check(&patched(92, &[0x7F]), past(Field::Topic, 220));
-        check(&patched(98, &[0x7F, 0xFF]), past(Field::Properties, 32_867));
+        let past = |field, at, needed| DecodeError::Truncated { field, at, needed, available: 104 };
+        check(&patched(84, &[0, 0, 1, 0]), past(Field::Body, 88, 344));
+        check(&patched(92, &[0x7F]), past(Field::Topic, 93, 220));
+        check(&patched(98, &[0x7F, 0xFF]), past(Field::Properties, 100, 32_867));
         check(&patched(98, &[0, 3]), DecodeError::LengthMismatch { declared: 104, fields: 103 });
     }
 
