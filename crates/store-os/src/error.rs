@@ -165,17 +165,22 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::MissingSegment { path } => {
-                write!(f, "segment {} is missing between two others", path.display())
+                let path = path.display();
+                write!(f, "segment {path} is missing between two others: restore it, or repair")
             }
             Self::Options { reason } => f.write_str(reason),
             Self::System(error) => error.fmt(f),
-            Self::UnknownFile { path } => {
-                write!(f, "{} is not a segment; move it out of the way", path.display())
-            }
+            Self::UnknownFile { path } => write!(
+                f,
+                "{} is no segment of this log and segment size: check the size, or move the file \
+                 out of the way",
+                path.display()
+            ),
             Self::WrongLength { path, found, expected } => write!(
                 f,
-                "{} is {found} bytes long, segments of this log have {expected}: open it with the \
-                 segment size that it was written with",
+                "{} is {found} bytes long, the segment size is {expected}: if all segments are, \
+                 open the log with that size; if this one alone is, restore it from a copy or \
+                 repair the log",
                 path.display()
             ),
         }
@@ -206,9 +211,11 @@ impl fmt::Display for Damage {
         let Self { path, at, len, records_behind, resumes_at, found } = self;
         write!(f, "{} is damaged at log offset {at}: {len} bytes ({found})", path.display())?;
         if let Some(resumes_at) = resumes_at {
-            write!(f, "; {records_behind} valid records lie behind, from log offset {resumes_at}")?;
+            let records = if *records_behind == 1 { "record lies" } else { "records lie" };
+            write!(f, "; {records_behind} valid {records} behind, from log offset {resumes_at}")?;
         }
-        f.write_str("; nothing was changed: restore the segment from a copy, or repair the log")
+        f.write_str("; nothing was changed: restore the segment from a copy, or repair the log")?;
+        f.write_str(" (plan_repair, cargo xtask log repair)")
     }
 }
 

@@ -70,11 +70,16 @@ static LOGS: AtomicU64 = AtomicU64::new(0);
 impl Log {
     /// Opens the store in `root`, which is made if it is missing, and recovers what is in it.
     ///
+    /// Reads what no earlier run has proven durable; that can take long for a store that RocketMQ
+    /// wrote, and [`Observer::on_recovery`](crate::Observer::on_recovery) is told how far it came
+    /// and can end it. What it found and did says [`recovery`](Self::recovery).
+    ///
     /// # Errors
     ///
     /// If another process has it, the options contradict each other, something in it is not
-    /// understood, a bad record has valid ones behind it, or the system refuses. A torn tail is
-    /// cut, nothing else is changed.
+    /// understood, a bad record has valid ones behind it ([`OpenError::Damage`]; see
+    /// [`plan_repair`](crate::plan_repair)), the observer ended the scan, or the system refuses. A
+    /// torn tail is cut, nothing else is changed.
     pub fn open(
         root: &Path,
         mut options: LogOptions,
@@ -158,6 +163,11 @@ impl Log {
 
     /// Places a message at the end of the log. Its ticket tells when the strategy's promise holds.
     ///
+    /// A message with the flag [`SysFlag::INNER_BATCH`](store_core::SysFlag::INNER_BATCH) is an
+    /// inner batch: its body holds several messages in a form that the store does not look into,
+    /// its property `INNER_NUM` says how many (one if it is missing), and it takes as many
+    /// positions of its queue. The store adds the property `INNER_BASE`.
+    ///
     /// Blocks only while the next segment or staging space is missing, at most
     /// [`LogOptions::append_timeout`], and where it has to bring bytes to the page cache itself, as
     /// long as the kernel takes for that; never for a sync.
@@ -210,6 +220,33 @@ impl Log {
     /// `message` gives what the members share (see [`encode_batch`](store_core::encode_batch)).
     /// After a crash a first part of the batch may be there without the rest, unless the ticket
     /// said that the strategy's promise holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use group_commit::GroupCommit;
+    /// # use store_core::{Batch, BatchMember, Message, QueueId, Wait};
+    /// # use store_os::{Log, LogOptions};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let segment_size = store_core::SegmentSize::new(1 << 20)?;
+    /// # let max_message_bytes = 64 << 10;
+    /// # let options = LogOptions { segment_size, max_message_bytes, ..LogOptions::default() };
+    /// # let log = Log::open(directory.path(), options, GroupCommit::default())?;
+    /// # let queue = log.queue(b"orders", QueueId::new(0))?;
+    /// let mut bytes = Vec::new();
+    /// for body in [&b"one espresso"[..], b"two teas"] {
+    ///     let member = BatchMember { flag: 0, properties: b"TAGS\x01bar\x02", body };
+    ///     let at = bytes.len();
+    ///     bytes.resize(at + member.encoded_len(), 0);
+    ///     member.encode(&mut bytes[at..])?;
+    /// }
+    /// let stored =
+    ///     log.append_batch(&queue, &Message::default(), &Batch::new(&bytes)?, Wait::Yes)?;
+    /// assert_eq!(stored.offsets.len(), 2);
+    /// stored.ticket.wait()?;
+    /// # log.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -60,7 +60,8 @@ pub struct LogOptions {
     pub protection: Protection,
     /// How long an append waits at most for a segment or for staging space. Default 5 s.
     pub append_timeout: Duration,
-    /// Told of every commit and flush; must be quick, it is called by the lanes.
+    /// Told of every commit and flush, and, while the log is opened, how far it was read
+    /// ([`Observer::on_recovery`]); must be quick, it is called by the lanes.
     pub observer: Option<Arc<dyn Observer>>,
     #[doc(hidden)]
     pub faults: Hidden,
@@ -166,14 +167,16 @@ impl fmt::Debug for LogOptions {
     }
 }
 
-/// Told what the lanes do, as it ends.
+/// Told what the lanes do, as it ends, and how opening goes on. Each method does nothing unless it
+/// is written.
 pub trait Observer: Send + Sync {
     /// Staged bytes reached the page cache.
-    fn on_commit(&self, event: &CommitEvent);
+    fn on_commit(&self, _event: &CommitEvent) {}
     /// Bytes became durable.
-    fn on_flush(&self, event: &FlushEvent);
+    fn on_flush(&self, _event: &FlushEvent) {}
     /// Opening reads the log: called every few MiB, from several threads. `Break` ends it with
-    /// [`OpenError::Interrupted`]; what was proven by then need not be read again.
+    /// [`OpenError::Interrupted`]; whole segments that were proven by then need not be read again,
+    /// and the next open counts from 0, with a smaller total.
     fn on_recovery(&self, _progress: &ScanProgress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

@@ -34,8 +34,11 @@ pub struct Recovery {
     /// Bytes of a torn tail that were overwritten with zeroes behind `end`.
     pub torn_bytes: u64,
     /// Whole records among them, left over from an earlier cut that was not erased (RocketMQ does
-    /// not): they are older than the last record, and were set aside before they were overwritten.
+    /// not): they are older than the last record.
     pub stale_records: u64,
+    /// Bytes among them that were copied to `commitlog/set-aside` first: left-overs, and what
+    /// should not be torn, because an earlier run had proven it durable.
+    pub set_aside_bytes: u64,
     /// How often a store time lies before the previous record's.
     pub clock_steps: u64,
     /// The first time that it does.
@@ -73,9 +76,11 @@ pub(crate) fn recover(
     let (points, found) = PointFiles::load(directory.root());
     let mut walker = Walker::new(options.protection);
     let size = options.segment_size;
-    let known = found
-        .into_iter()
-        .find(|point| point.others == others && point.is_of(&names, size, options.protection));
+    let ours = found.into_iter().filter(|point| point.others == others);
+    let ours: Vec<_> = ours.filter(|point| point.segment_size == size).collect();
+    // Also of a point whose last record is not there any more.
+    let proven = ours.iter().map(|point| point.upto).max();
+    let known = ours.into_iter().find(|point| point.is_of(&names, size, options.protection));
     for mark in known.iter().flat_map(|known| &known.queues) {
         queues.found(id, &mark.topic, mark.id, mark.next);
     }
@@ -91,6 +96,7 @@ pub(crate) fn recover(
         queues,
         points,
         is_known,
+        proven,
         saved: monotonic(),
         tally: Tally::behind(known.and_then(|known| known.last)),
         segments: Vec::new(),
@@ -134,6 +140,8 @@ struct Scan<'a> {
     points: PointFiles,
     /// Whether there is a recovery point of this log.
     is_known: bool,
+    /// Up to where an earlier run had proven the log.
+    proven: Option<LogOffset>,
     /// When a recovery point was last written.
     saved: Nanos,
     tally: Tally,
@@ -226,7 +234,10 @@ impl Scan<'_> {
             let is_last = torn.index + 1 == self.segments.len();
             let untouched = !unclean && start < scanned_from && torn.at == scanned_from;
             if !(untouched && is_last && torn.found == Invalid::Unwritten) {
-                (report.torn_bytes, report.stale_records) = self.cut(torn, unclean, walker)?;
+                let cut = self.cut(torn, unclean, walker)?;
+                report.torn_bytes = cut.bytes;
+                report.stale_records = cut.stale_records;
+                report.set_aside_bytes = cut.set_aside_bytes;
             }
         }
         let Self { options, tally, mut segments, points, .. } = self;
@@ -252,16 +263,11 @@ impl Scan<'_> {
 
     /// Makes sure that nothing valid lies behind the torn place but what was cut before, then
     /// overwrites what lies there with zeroes, and removes the segments behind it, which are all
-    /// zero then. Gives the bytes and the whole records that were overwritten.
+    /// zero then. What should not be torn is copied first.
     ///
     /// The zeroes are durable before the log serves, so what they cover never comes back, neither
     /// here nor in RocketMQ, whose recovery moves only positions in memory (apache/rocketmq#10666).
-    fn cut(
-        &mut self,
-        torn: Torn,
-        unclean: bool,
-        walker: &mut Walker,
-    ) -> Result<(u64, u64), OpenError> {
+    fn cut(&mut self, torn: Torn, unclean: bool, walker: &mut Walker) -> Result<Cut, OpenError> {
         let behind = Behind::look(&self.segments[torn.index..], torn, walker)?;
         let last_store = self.tally.last.map(|last| last.store_timestamp);
         // A log that has a recovery point was never cut without erasing.
@@ -290,14 +296,16 @@ impl Scan<'_> {
         {
             return Err(OpenError::UnknownFile { path: segment.path().to_owned() });
         }
-        let mut bytes = 0;
-        for (cut, segment) in cuts.iter().zip(&self.segments[torn.index..]) {
-            let Some((from, to)) = *cut else { continue };
-            if is_stale {
+        let is_expected = !is_stale && self.proven.is_none_or(|upto| upto <= torn.at);
+        let mut cut = Cut { stale_records: behind.records, ..Cut::default() };
+        for (range, segment) in cuts.iter().zip(&self.segments[torn.index..]) {
+            let Some((from, to)) = *range else { continue };
+            if !is_expected {
                 set_aside_range(self.directory.segments(), segment, from, to)?;
+                cut.set_aside_bytes += to.since(from);
             }
             overwrite(segment, from, to)?;
-            bytes += to.since(from);
+            cut.bytes += to.since(from);
         }
         // The segment with the torn place stays, as the active one. Those behind it go from the
         // last on, each durably, so that a crash in between leaves no gap.
@@ -306,8 +314,16 @@ impl Scan<'_> {
                 .map_err(|error| Error::from_std(Op::Remove, empty.path(), &error))?;
             sync_directory(self.directory.segments())?;
         }
-        Ok((bytes, behind.records))
+        Ok(cut)
     }
+}
+
+/// What was overwritten.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cut {
+    bytes: u64,
+    stale_records: u64,
+    set_aside_bytes: u64,
 }
 
 /// What valid records lie behind a torn place.

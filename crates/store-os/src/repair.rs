@@ -227,7 +227,29 @@ impl From<Error> for RepairError {
 
 /// Surveys a store and plans what would make it sound. Reads only.
 ///
-/// A store that is sound gets a plan without steps.
+/// A store that is sound gets a plan without steps. The survey is in the plan. A log that is opened
+/// with a [`LogOptions::protection`](crate::LogOptions::protection) other than the default is to be
+/// surveyed and repaired with the same.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use group_commit::GroupCommit;
+/// # use store_os::{Log, LogOptions, OpenError, SurveyOptions, plan_repair};
+/// # let root = std::path::Path::new("/var/lib/log");
+/// let log = match Log::open(root, LogOptions::default(), GroupCommit::default()) {
+///     Err(OpenError::Damage(damage)) => {
+///         let plan = plan_repair(root, &SurveyOptions::default())?;
+///         for lost in &plan.lost {
+///             eprintln!("{}: {} to {} is lost", lost.path.display(), lost.from, lost.to);
+///         }
+///         plan.apply_in_place()?;
+///         Log::open(root, LogOptions::default(), GroupCommit::default())?
+///     }
+///     opened => opened?,
+/// };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 ///

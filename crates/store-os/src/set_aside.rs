@@ -32,7 +32,7 @@ pub(crate) fn set_aside_range(
 ) -> Result<PathBuf, Error> {
     let directory = set_aside_directory(segments)?;
     let name = SegmentName::new(segment.start);
-    let (path, file) = create_new(&directory, &format!("{}.stale-{from}", name.as_str()))?;
+    let (path, file) = create_new(&directory, &format!("{}.cut-{from}", name.as_str()))?;
     let failed = |error: &std::io::Error| Error::from_std(Op::Write, &path, error);
     let mut buffer = vec![0; WINDOW];
     let mut at = from;

@@ -282,6 +282,15 @@ pub enum SurveyError {
         /// The directory.
         path: PathBuf,
     },
+    /// No segment has the size that was given, and several have another.
+    OtherSegmentSize {
+        /// The directory of the segments.
+        path: PathBuf,
+        /// What was given, in bytes.
+        given: u64,
+        /// What most of them have, in bytes.
+        likely: u64,
+    },
     /// No segment has a length that can be the segment size: name it.
     SegmentSize {
         /// The first segment.
@@ -300,6 +309,12 @@ impl fmt::Display for SurveyError {
             Self::NotAStore { path } => write!(
                 f,
                 "{} is no store: it has neither a directory commitlog nor segments",
+                path.display()
+            ),
+            Self::OtherSegmentSize { path, given, likely } => write!(
+                f,
+                "no segment in {} is {given} bytes long, most have {likely}: leave the segment \
+                 size out, or give that one",
                 path.display()
             ),
             Self::SegmentSize { path, found } => write!(

@@ -97,16 +97,7 @@ impl Listing {
         if files.is_empty() && store.is_none() {
             return Err(SurveyError::NotAStore { path: root.to_owned() });
         }
-        let size = match size.or_else(|| likely_size(&files)) {
-            Some(size) => size,
-            None => match files.first() {
-                None => SegmentSize::ROCKETMQ_DEFAULT,
-                Some(first) => {
-                    let (path, found) = (first.path.clone(), first.len);
-                    return Err(SurveyError::SegmentSize { path, found });
-                }
-            },
-        };
+        let size = segment_size(&directory, &files, size)?;
         let (mut segments, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| {
             size.position_of(file.start) == 0 && file.start.checked_add(size.bytes()).is_some()
         });
@@ -170,6 +161,31 @@ fn locate(root: &Path) -> Result<(Option<PathBuf>, PathBuf), SurveyError> {
     let is_segments = root.file_name().is_some_and(|name| name == SEGMENTS);
     let store = root.parent().filter(|_| is_segments).map(Path::to_owned);
     Ok((store, root))
+}
+
+/// The segment size: as given, or as the files have it.
+fn segment_size(
+    directory: &Path,
+    files: &[Listed],
+    given: Option<SegmentSize>,
+) -> Result<SegmentSize, SurveyError> {
+    let likely = likely_size(files);
+    if let (Some(given), Some(likely)) = (given, likely) {
+        let has = |size: SegmentSize| files.iter().filter(move |file| file.len == size.bytes());
+        // A single file may be the one that was cut.
+        if has(given).next().is_none() && has(likely).count() > 1 {
+            let (given, likely) = (given.bytes(), likely.bytes());
+            let path = directory.to_owned();
+            return Err(SurveyError::OtherSegmentSize { path, given, likely });
+        }
+    }
+    match (given.or(likely), files.first()) {
+        (Some(size), _) => Ok(size),
+        (None, None) => Ok(SegmentSize::ROCKETMQ_DEFAULT),
+        (None, Some(first)) => {
+            Err(SurveyError::SegmentSize { path: first.path.clone(), found: first.len })
+        }
+    }
 }
 
 /// The length that most files have, of those that can be a segment size; the earliest file's of

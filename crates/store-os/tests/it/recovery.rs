@@ -244,6 +244,7 @@ fn left_overs_of_an_earlier_cut_are_set_aside_and_never_come_back() {
         let log = KIND.open(root.path(), small());
         let recovery = log.recovery();
         assert_eq!((recovery.records, recovery.stale_records), (11, 19), "{was_closed}");
+        assert_eq!(recovery.set_aside_bytes, recovery.torn_bytes, "{was_closed}");
         assert_eq!(read_all(&log).last().unwrap().1, b"stored after the cut");
         // They are kept, byte for byte.
         let mut kept: Vec<_> = fs::read_dir(root.path().join("commitlog/set-aside"))
@@ -281,6 +282,36 @@ fn in_a_log_with_a_recovery_point_nothing_counts_as_left_over() {
     forget_points(root.path());
     let found = store_os::survey(root.path(), &SurveyOptions::default()).unwrap();
     assert_eq!((found.health(), found.records), (Health::TornTail, 11));
+}
+
+/// A bad last record is a torn tail, whatever the reason; where nothing should be torn, it is kept.
+#[test]
+fn what_should_not_be_torn_is_set_aside_before_it_is_cut() {
+    for (is_closed, has_points, is_kept) in
+        [(true, true, true), (false, true, true), (true, false, false), (false, false, false)]
+    {
+        let root = tempfile::tempdir().unwrap();
+        let log = KIND.open(root.path(), small());
+        let handle = queue(&log, "T");
+        let appended: Vec<_> = (0..10).map(|number| put(&log, &handle, &body(number))).collect();
+        log.close().unwrap();
+        let last = appended[9];
+        patch(root.path(), LogOffset::new(last.offset.get() + 89), 16 << 10, &[0xEE]);
+        if !is_closed {
+            fs::write(root.path().join("abort"), "1").unwrap();
+        }
+        if !has_points {
+            forget_points(root.path());
+        }
+        let log = KIND.open(root.path(), small());
+        let recovery = log.recovery();
+        let what = format!("closed {is_closed}, points {has_points}");
+        assert_eq!((recovery.records, recovery.end), (9, last.offset), "{what}");
+        assert_eq!(recovery.torn_bytes, u64::from(last.len), "{what}");
+        let kept = if is_kept { u64::from(last.len) } else { 0 };
+        assert_eq!(recovery.set_aside_bytes, kept, "{what}");
+        assert_eq!(root.path().join("commitlog/set-aside").exists(), is_kept, "{what}");
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use store_core::{LogOffset, Protection, QueueId, QueueOffset, TimestampMs, length_u64};
+use store_core::{
+    LogOffset, Protection, QueueId, QueueOffset, SegmentSize, TimestampMs, length_u64,
+};
 use store_os::{
     Fault, FaultKind, Health, OpenError, ScanProgress, Survey, SurveyError, SurveyOptions, survey,
 };
@@ -515,4 +517,24 @@ fn locking_child() {
         Err(OpenError::Locked { .. }) => out.write_all(b"was refused\n").unwrap(),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// A wrong size would make a repair rewrite a sound store.
+#[test]
+fn a_segment_size_that_no_segment_has_is_refused_unless_the_only_one_may_be_cut() {
+    let root = golden("plain");
+    let other =
+        SurveyOptions { segment_size: SegmentSize::new(32 << 10).ok(), ..Default::default() };
+    let path = root.path().join("commitlog");
+    let refused = SurveyError::OtherSegmentSize { path, given: 32 << 10, likely: 64 << 10 };
+    assert_eq!(survey(root.path(), &other).map(|_| ()), Err(refused.clone()));
+    assert_eq!(store_os::plan_repair(root.path(), &other).map(|_| ()), Err(refused));
+    let root = golden("batchcq");
+    let cut = root.path().join("commitlog/00000000000000000000");
+    OpenOptions::new().write(true).open(cut).unwrap().set_len(32 << 10).unwrap();
+    let whole =
+        SurveyOptions { segment_size: SegmentSize::new(64 << 10).ok(), ..Default::default() };
+    let found = survey(root.path(), &whole).unwrap();
+    assert_eq!(found.records, 30);
+    assert!(matches!(only_fault(&found).kind, FaultKind::WrongLength { .. }), "{found:?}");
 }
