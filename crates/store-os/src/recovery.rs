@@ -268,7 +268,12 @@ impl Scan<'_> {
     /// The zeroes are durable before the log serves, so what they cover never comes back, neither
     /// here nor in RocketMQ, whose recovery moves only positions in memory (apache/rocketmq#10666).
     fn cut(&mut self, torn: Torn, unclean: bool, walker: &mut Walker) -> Result<Cut, OpenError> {
-        let behind = Behind::look(&self.segments[torn.index..], torn, walker)?;
+        let mut cuts = Vec::new();
+        for segment in &self.segments[torn.index..] {
+            let from = torn.at.max(segment.start);
+            cuts.push(walker.last_data(segment, from, segment.end())?.map(|to| (from, to)));
+        }
+        let behind = Behind::look(&self.segments[torn.index..], &cuts, torn, walker)?;
         let last_store = self.tally.last.map(|last| last.store_timestamp);
         // A log that has a recovery point was never cut without erasing.
         let is_stale = behind.records > 0
@@ -281,11 +286,6 @@ impl Scan<'_> {
             || is_of_another_place(segment, torn)?
         {
             return Err(behind.damage(segment, torn));
-        }
-        let mut cuts = Vec::new();
-        for segment in &self.segments[torn.index..] {
-            let from = torn.at.max(segment.start);
-            cuts.push(walker.last_data(segment, from, segment.end())?.map(|to| (from, to)));
         }
         // A log that was closed has nothing in segments behind its last record. (Behind it in its
         // own segment it may: RocketMQ cuts a torn tail without overwriting it.)
@@ -337,15 +337,18 @@ struct Behind {
 }
 
 impl Behind {
-    /// Looks through `segments`, of which the first holds the torn place.
-    fn look(segments: &[Segment], torn: Torn, walker: &mut Walker) -> Result<Self, Error> {
+    /// Looks through `segments`, of which the first holds the torn place; `data` says where
+    /// something other than zeroes is.
+    fn look(
+        segments: &[Segment],
+        data: &[Option<(LogOffset, LogOffset)>],
+        torn: Torn,
+        walker: &mut Walker,
+    ) -> Result<Self, Error> {
         let mut found = Self::default();
-        for segment in segments {
+        for (segment, data) in segments.iter().zip(data) {
             walker.forget();
-            let from = torn.at.max(segment.start);
-            if walker.last_data(segment, from, segment.end())?.is_none() {
-                continue;
-            }
+            let Some((from, _)) = *data else { continue };
             let mut bad =
                 if from == torn.at { Some(from) } else { found.walk(segment, from, walker)? };
             while let Some(place) = bad {
