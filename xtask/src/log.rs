@@ -10,6 +10,7 @@ mod show;
 mod text;
 mod verify;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -30,6 +31,9 @@ use crate::signals;
 /// what is being written just then can look torn. A store whose directory is named like a command
 /// is given as ./NAME.
 ///
+/// Filler records are what `log repair` put where something was lost; no consumer sees them, and
+/// they are no topic here. Blank is what was left over at segments' ends.
+///
 /// Exit codes of `log DIR`: 0 it was read, whatever its health (`log verify` judges it), 1 wrong
 /// command or directory, or it could not be read, 130 interrupted.
 #[derive(Debug, clap::Args)]
@@ -39,6 +43,9 @@ pub(crate) struct Arguments {
     task: Option<Task>,
     #[command(flatten)]
     store: Option<Store>,
+    /// One JSON object with all that was found, as `log verify DIR --json` prints it
+    #[arg(long, requires = "dir")]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -70,11 +77,36 @@ impl Store {
         if self.ignore_crc_property { Protection::Body } else { Protection::Record }
     }
 
+    /// A command on this store for a user to run, with the options that this one was given:
+    /// without them it would read other records.
+    fn command(&self, task: &str) -> String {
+        self.command_on(task, &self.dir)
+    }
+
+    /// The same on a copy of this store.
+    fn command_on(&self, task: &str, dir: &Path) -> String {
+        let mut command = format!("cargo xtask log {task} {}", text::shell_word(dir));
+        if let Some(size) = self.segment_size {
+            let _ = write!(command, " --segment-size {}", size.bytes());
+        }
+        if self.ignore_crc_property {
+            command.push_str(" --ignore-crc-property");
+        }
+        command
+    }
+
     /// Fails in one line if DIR cannot be a store.
     fn check(&self) -> Result<()> {
         let shown = text::path(&self.dir);
         match fs::metadata(&self.dir) {
-            Ok(found) if found.is_dir() => Ok(()),
+            Ok(found) if found.is_dir() => {
+                let is_empty =
+                    fs::read_dir(&self.dir).is_ok_and(|mut entries| entries.next().is_none());
+                if is_empty {
+                    bail!("{shown} is empty: DIR is {STORE_ROOT}");
+                }
+                Ok(())
+            }
             Ok(_) => bail!("{shown} is a file: DIR is {STORE_ROOT}"),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 bail!("{shown} does not exist: DIR is {STORE_ROOT}")
@@ -122,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         (Some(Task::Dump(arguments)), _) => dump::run(arguments),
         (Some(Task::Repair(arguments)), _) => repair::run(arguments),
         (Some(Task::Verify(arguments)), _) => verify::run(arguments),
-        (None, Some(store)) => show::run(store),
+        (None, Some(store)) => show::run(store, arguments.json),
         (None, None) => bail!("no DIR was given"),
     }
 }
@@ -153,7 +185,7 @@ fn segment_size(given: &str) -> Result<SegmentSize, String> {
     SegmentSize::new(bytes).map_err(|error| error.to_string())
 }
 
-const STORE_ROOT: &str = "a store's root, the directory that holds commitlog/";
+const STORE_ROOT: &str = "a store's root, which holds commitlog/";
 
 #[cfg(test)]
 mod tests {
@@ -170,6 +202,22 @@ mod tests {
         for given in ["", "KiB", "64kb", "-1", "1.5GiB", "64 MiB", "99999999999GiB", "4096GiB"] {
             assert!(segment_size(given).is_err(), "{given}");
         }
+    }
+
+    #[test]
+    fn a_printed_command_has_the_options_that_were_given() {
+        let dir = PathBuf::from("it's a store");
+        let plain = Store { dir, segment_size: None, ignore_crc_property: false };
+        assert_eq!(plain.command("verify"), r"cargo xtask log verify 'it'\''s a store'");
+        let given = Store {
+            segment_size: SegmentSize::new(1 << 20).ok(),
+            ignore_crc_property: true,
+            ..plain
+        };
+        assert_eq!(
+            given.command_on("repair", Path::new("b")),
+            "cargo xtask log repair b --segment-size 1048576 --ignore-crc-property"
+        );
     }
 
     #[test]

@@ -16,9 +16,10 @@ use crate::{exit, say};
 /// List a store's records in log order
 ///
 /// A line per record: log offset, size in bytes, store time, topic/queue@queue offset, the body's
-/// length, then tags and keys, or how the body begins. What a producer put there is escaped. With
-/// --json one object per line with every field, bytes in hexadecimal. Reads one record at a time,
-/// writes nothing to the store.
+/// length, then tags and keys, or how the body begins. A record with ×N behind its queue offset is
+/// an inner batch of N messages. What a producer put there is escaped. With --json one object per
+/// line with every field, bytes in hexadecimal. Reads one record at a time, writes nothing to the
+/// store.
 ///
 /// A damaged place is reported on stderr and passed over.
 ///
@@ -45,10 +46,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let mut reader = StoreReader::open(&store.dir, store.segment_size, store.protection())
         .map_err(|error| super::cannot_read(&error))?;
     let all = if arguments.json { u64::MAX } else { TEXT_COUNT };
-    let from = arguments.from.map(LogOffset::new);
     say::stream(|out| {
-        let mut dump =
-            Dump { out, json: arguments.json, from, begun: false, damage: None, stored: None };
+        let mut dump = Dump {
+            out,
+            arguments,
+            from: arguments.from.map(LogOffset::new),
+            begun: false,
+            damage: None,
+            stored: None,
+        };
         dump.seek(&mut reader)?;
         dump.records(&mut reader, arguments.count.unwrap_or(all))
     })
@@ -56,7 +62,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
 
 struct Dump<'a> {
     out: &'a mut dyn Write,
-    json: bool,
+    arguments: &'a Arguments,
     /// Where to begin, if that was said.
     from: Option<LogOffset>,
     /// Whether a record was listed.
@@ -94,7 +100,7 @@ impl Dump<'_> {
                 Ok(Some(record)) => {
                     if let Some(damage) = self.damage.take() {
                         self.out.flush().context(say::CANNOT_WRITE)?;
-                        say!("{}", damage.passed_over(&record));
+                        self.passed_over(&damage, &record);
                         code = exit::INVALID;
                     }
                     self.stored = Some(record.store_timestamp());
@@ -103,18 +109,18 @@ impl Dump<'_> {
                     }
                     if left == 0 {
                         self.out.flush().context(say::CANNOT_WRITE)?;
-                        say!("more: go on with --from {}", record.log_offset());
+                        say!("more: {}", self.go_on(record.log_offset()));
                         return Ok(code);
                     }
                     self.record(&record)?;
                     left -= 1;
                 }
-                Ok(None) => return self.end().map(|()| code),
+                Ok(None) => return self.end(reader).map(|()| code),
                 Err(ReadError::NotARecord { at, found }) => {
                     self.damage = Some(Damage { at, found, stored_before: self.stored });
                     // Nothing valid behind: the reader would stay here.
                     if reader.skip_damage().map_err(|error| cannot_read(&error))?.is_none() {
-                        return self.end().map(|()| code);
+                        return self.end(reader).map(|()| code);
                     }
                 }
                 Err(error) => return Err(cannot_read(&error)),
@@ -129,42 +135,93 @@ impl Dump<'_> {
             if let Some(from) = self.from.filter(|from| *from != at) {
                 say!("no record begins at offset {from}; the next one begins at {at}");
             }
-            if !self.json {
+            if !self.arguments.json {
                 say!("{}", heads());
             }
         }
-        let line =
-            if self.json { serde_json::to_string(&Json::new(record))? } else { text_line(record) };
+        let line = if self.arguments.json {
+            serde_json::to_string(&Json::new(record))?
+        } else {
+            text_line(record)
+        };
         writeln!(self.out, "{line}").context(say::CANNOT_WRITE)
     }
 
     /// The log's end.
-    fn end(&mut self) -> Result<()> {
+    fn end(&mut self, reader: &mut StoreReader) -> Result<()> {
         self.out.flush().context(say::CANNOT_WRITE)?;
         if let Some(Damage { at, found, .. }) = &self.damage {
-            let found = text::escaped(found.as_bytes());
-            say!("the log ends at offset {at} in a torn tail, which opening cuts: {found}");
+            say!("the log ends at offset {at} in a torn tail:");
+            told_below("", found);
         }
         match self.from {
-            Some(from) if !self.begun => bail!("no record begins at offset {from} or behind it"),
-            _ => Ok(()),
+            Some(from) if !self.begun => {
+                let end = log_end(reader, from).map_err(|error| cannot_read(&error))?;
+                bail!("no record begins at offset {from} or behind it; the log ends at {end}")
+            }
+            None if !self.begun => say!("there is no record"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The command that lists what follows.
+    fn go_on(&self, from: LogOffset) -> String {
+        let mut command = format!("{} --from {from}", self.arguments.store.command("dump"));
+        if let Some(count) = self.arguments.count {
+            let _ = write!(command, " --count {count}");
+        }
+        if self.arguments.json {
+            command.push_str(" --json");
+        }
+        command
+    }
+
+    fn passed_over(&self, damage: &Damage, next: &RecordView<'_>) {
+        let Damage { at, found, stored_before } = damage;
+        let length = text::plural(next.log_offset().since(*at), "byte");
+        let next_at = next.log_offset();
+        say!("damage: {length} passed over at offset {at}; the next record is at {next_at}");
+        told_below("        ", found);
+        if stored_before.is_some_and(|before| next.store_timestamp() < before) {
+            say!("        that one was stored earlier, perhaps left over from an earlier cut:");
+            say!("        {}", self.arguments.store.command("verify"));
         }
     }
 }
 
-impl Damage {
-    fn passed_over(&self, next: &RecordView<'_>) -> String {
-        let Self { at, found, stored_before } = self;
-        let length = text::plural(next.log_offset().since(*at), "byte");
-        let found = text::escaped(found.as_bytes());
-        let next_at = next.log_offset();
-        let mut told = format!(
-            "damage: {length} passed over at offset {at}: {found}; the next record is at {next_at}"
-        );
-        if stored_before.is_some_and(|before| next.store_timestamp() < before) {
-            told.push_str(", stored earlier: perhaps left over from an earlier cut (log verify)");
+/// Says what was found, in lines that begin with `indent`.
+fn told_below(indent: &str, found: &str) {
+    for line in text::wrapped(&text::escaped(found.as_bytes()), text::COLUMNS - indent.len()) {
+        say!("{indent}{line}");
+    }
+}
+
+/// Where the log ends, which is at `behind` or before it. Looks for the last segment with a record.
+fn log_end(reader: &mut StoreReader, behind: LogOffset) -> Result<LogOffset, ReadError> {
+    let size = reader.segment_size().bytes();
+    let start = |segment: u64| LogOffset::new(segment * size);
+    let (mut last, mut none) = (reader.start().get() / size, behind.get() / size + 1);
+    while none - last > 1 {
+        let middle = last.midpoint(none);
+        reader.seek(start(middle))?;
+        if reader.skip_damage()?.is_some() {
+            last = middle;
+        } else {
+            none = middle;
         }
-        told
+    }
+    reader.seek(start(last))?;
+    loop {
+        let damaged_at = match reader.next_record() {
+            Ok(Some(_)) => continue,
+            Ok(None) => return Ok(reader.offset()),
+            Err(ReadError::NotARecord { at, .. }) => at,
+            Err(error) => return Err(error),
+        };
+        if reader.skip_damage()?.is_none() {
+            return Ok(damaged_at);
+        }
     }
 }
 
@@ -174,7 +231,7 @@ fn cannot_read(error: &ReadError) -> anyhow::Error {
 
 fn heads() -> String {
     format!(
-        "{:>OFFSET$} {:>SIZE$}  {:<TIME$}  topic/queue@offset  body  tags, keys",
+        "{:>OFFSET$} {:>SIZE$}  {:<TIME$}  topic/queue@offset, body, tags",
         "offset", "size", "stored"
     )
 }
@@ -187,10 +244,13 @@ fn text_line(record: &RecordView<'_>) -> String {
         record.total_size(),
         text::time(record.store_timestamp())
     );
-    let body = record.body();
-    let place =
-        format!("/{}@{}  {} B", record.queue_id().get(), record.queue_offset().get(), body.len());
-    let room = text::COLUMNS.saturating_sub(line.len() + place.len()).max(LEAST_TOPIC);
+    let batch = match record.message_count() {
+        1 => String::new(),
+        count => format!(" ×{count}"),
+    };
+    let (queue, at) = (record.queue_id().get(), record.queue_offset().get());
+    let place = format!("/{queue}@{at}{batch}  {} B", record.body().len());
+    let room = text::COLUMNS.saturating_sub(line.len() + text::columns(&place)).max(LEAST_TOPIC);
     let _ = write!(line, "{}{place}", text::clipped(&text::escaped(record.topic()), room));
     let about = about(record);
     let room = text::COLUMNS.saturating_sub(text::columns(&line) + 2);
@@ -243,6 +303,7 @@ struct Json<'a> {
     born_host: String,
     store_timestamp_ms: i64,
     store_host: String,
+    message_count: u16,
     reconsume_times: i32,
     prepared_transaction_offset: i64,
     body_crc: u32,
@@ -281,6 +342,7 @@ impl<'a> Json<'a> {
             born_host: record.born_host().to_string(),
             store_timestamp_ms: record.store_timestamp().get(),
             store_host: record.store_host().to_string(),
+            message_count: record.message_count(),
             reconsume_times: record.reconsume_times(),
             prepared_transaction_offset: record.prepared_transaction_offset(),
             body_crc: record.body_crc(),
@@ -373,6 +435,17 @@ mod tests {
     }
 
     #[test]
+    fn the_head_fits_80_columns_and_stands_over_the_rows() {
+        assert!(text::columns(&heads()) <= text::COLUMNS);
+        let message = Message::default();
+        with_record(b"o", &message, Protection::Body, |record| {
+            let line = text_line(record);
+            assert_eq!(line.find("o/3@7"), heads().find("topic"), "{line}");
+            assert_eq!(line.find("2026"), heads().find("stored"), "{line}");
+        });
+    }
+
+    #[test]
     fn a_body_that_is_no_text_is_not_shown_and_one_cut_in_a_character_is() {
         check_line(b"o", b"\x1f\x8b\x08", b"", "o/3@7  3 B");
         check_line(b"o", b"text, then\xff", b"", "o/3@7  11 B");
@@ -418,6 +491,7 @@ mod tests {
                     "born_host": "0.0.0.0:0",
                     "store_timestamp_ms": 1_795_957_621_653_i64,
                     "store_host": "10.0.0.7:10911",
+                    "message_count": 1,
                     "reconsume_times": 0,
                     "prepared_transaction_offset": 0,
                     "body_crc": record.body_crc(),

@@ -1,7 +1,7 @@
-//! A fault in words, and what follows from a store's health.
+//! A fault in words, what follows from a store's health, and what of a log is no message.
 
-use store_core::length_u64;
-use store_os::{Fault, FaultKind, Health, Survey};
+use store_core::{LogOffset, length_u64};
+use store_os::{Fault, FaultKind, Health, LOST_TOPIC, SegmentSurvey, Survey, TopicSurvey};
 
 use super::text;
 use crate::exit;
@@ -64,6 +64,127 @@ impl Told {
     }
 }
 
+/// The faults to tell, in log order.
+///
+/// They are the survey's, but one for each file that stands behind the log and is no part of it.
+/// The survey has up to three: what it holds, its length, and the segments missing before it.
+pub(super) fn listed(survey: &Survey) -> Vec<Fault> {
+    let foreign: Vec<Fault> = foreign_segments(survey);
+    let is_gap =
+        |fault: &Fault| matches!(fault.kind, FaultKind::MissingSegment) && survey.end <= fault.from;
+    let is_wrong_length = |fault: &Fault| matches!(fault.kind, FaultKind::WrongLength { .. });
+    let is_told = |fault: &Fault| foreign.iter().any(|told| told.path == fault.path);
+    let is_told_otherwise = |fault: &Fault| {
+        is_wrong_length(fault)
+            && survey.end <= fault.from
+            && survey.faults.iter().any(|other| {
+                other.path == fault.path && is_damage(other) && !is_wrong_length(other)
+            })
+    };
+    let is_stale = foreign.iter().any(|fault| matches!(fault.kind, FaultKind::StaleTail { .. }));
+    let mut faults: Vec<Fault> = survey.faults.clone();
+    faults.retain(|fault| {
+        !is_told(fault) && !is_told_otherwise(fault) && (is_stale || !is_gap(fault))
+    });
+    let named = faults.partition_point(|fault| !is_unplaced(fault));
+    let at = |from: LogOffset| faults[..named].partition_point(|fault| fault.from <= from);
+    let at = foreign.first().map_or(named, |first| at(first.from));
+    faults.splice(at..at, foreign);
+    faults
+}
+
+/// A fault for each file that has a segment's name and stands behind a gap that ends the log.
+fn foreign_segments(survey: &Survey) -> Vec<Fault> {
+    let gap_end = survey.faults.iter().find_map(|fault| {
+        let ends_log = matches!(fault.kind, FaultKind::MissingSegment) && survey.end <= fault.from;
+        ends_log.then_some(fault.to)
+    });
+    let Some(gap_end) = gap_end else { return Vec::new() };
+    let foreign = |segment: &SegmentSurvey| {
+        // What it holds may say more.
+        let says_more = |fault: &&Fault| {
+            fault.path == segment.path
+                && matches!(
+                    fault.kind,
+                    FaultKind::Damage { .. }
+                        | FaultKind::StaleTail { .. }
+                        | FaultKind::Unreadable { .. }
+                )
+        };
+        survey.faults.iter().find(says_more).cloned().unwrap_or_else(|| Fault {
+            path: segment.path.clone(),
+            from: segment.start,
+            to: segment.start.checked_add(segment.file_len).unwrap_or(segment.start),
+            kind: FaultKind::UnknownFile,
+        })
+    };
+    survey.segments.iter().filter(|segment| gap_end <= segment.start).map(foreign).collect()
+}
+
+/// Whether a fault is none of the log's end.
+fn is_damage(fault: &Fault) -> bool {
+    !matches!(
+        fault.kind,
+        FaultKind::Empty | FaultKind::StaleTail { .. } | FaultKind::TornTail { .. }
+    )
+}
+
+/// Whether a fault has no place in the log.
+fn is_unplaced(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::UnknownFile) && fault.from == fault.to
+}
+
+/// Records that a repair put where something was lost, and their bytes.
+pub(super) fn fillers(survey: &Survey) -> (u64, u64) {
+    let fillers = survey.topics.iter().filter(|(name, topic)| is_filler(name, topic));
+    fillers.fold((0, 0), |(records, bytes), (_, topic)| {
+        (records + topic.records, bytes + topic.record_bytes)
+    })
+}
+
+/// Whether a topic's records are fillers: their topic is [`LOST_TOPIC`] or, where that is too long,
+/// its beginning, and they have no place in a queue.
+pub(super) fn is_filler(name: &[u8], topic: &TopicSurvey) -> bool {
+    LOST_TOPIC.as_bytes().starts_with(name) && topic.queues.is_empty()
+}
+
+/// `3 records, 1 of them filler` or the like.
+pub(super) fn records(survey: &Survey) -> String {
+    let records = text::plural(survey.records, "record");
+    match fillers(survey) {
+        (0, _) => records,
+        (fillers, _) => format!("{records}, {fillers} of them filler"),
+    }
+}
+
+/// What blanks take, to be put behind something else; nothing if there are none.
+pub(super) fn blank(survey: &Survey) -> String {
+    match survey.blank_bytes {
+        0 => String::new(),
+        blank => format!("; {} blank", text::bytes(blank)),
+    }
+}
+
+/// Whether a repair has something to do that an owner at work does not explain.
+pub(super) fn is_repairable(survey: &Survey) -> bool {
+    match survey.health() {
+        Health::Sound => false,
+        Health::TornTail => !survey.locked,
+        Health::Damaged => true,
+    }
+}
+
+/// Whether there is a log at all.
+pub(super) fn is_empty(survey: &Survey) -> bool {
+    survey.segments.is_empty() && survey.faults.is_empty()
+}
+
+/// Who cuts a tail, and who does not.
+pub(super) const WHO_CUTS: [&str; 2] = [
+    "Flushmark cuts it when it opens the store; RocketMQ leaves it in the",
+    "file (apache/rocketmq#10666)",
+];
+
 /// A health in a word for machines.
 pub(super) fn health_word(health: Health) -> &'static str {
     match health {
@@ -73,21 +194,33 @@ pub(super) fn health_word(health: Health) -> &'static str {
     }
 }
 
-/// Bytes from a fault's first to its last.
+/// Bytes from a fault's first to its last; an empty file has none, whatever it was to get.
 pub(super) fn length(fault: &Fault) -> u64 {
-    fault.to.since(fault.from)
+    match fault.kind {
+        FaultKind::Empty => 0,
+        _ => fault.to.since(fault.from),
+    }
+}
+
+/// Whether something stands behind the log's end that its owner is to cut.
+pub(super) fn has_tail(survey: &Survey) -> bool {
+    let is_tail = |fault: &Fault| {
+        matches!(fault.kind, FaultKind::StaleTail { .. } | FaultKind::TornTail { .. })
+    };
+    survey.health() == Health::TornTail && survey.faults.iter().any(is_tail)
 }
 
 /// The exit code of `log verify`, and why, if that needs a word.
 pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
     match survey.health() {
         Health::Sound => (exit::OK, None),
+        Health::TornTail if !has_tail(survey) => (exit::OK, None),
         Health::Damaged => (exit::INVALID, None),
         Health::TornTail if survey.abort.is_some() => {
             let why = if survey.locked {
                 "a process has the store open: what it is writing now can look torn"
             } else {
-                "the last exit was unclean (abort is there), so a torn tail is no damage"
+                "the last exit was unclean (abort is there): a torn tail is no damage"
             };
             (exit::OK, Some(why.to_owned()))
         }
@@ -97,14 +230,14 @@ pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
                 let why = "the last exit was clean (no abort), so nothing should be torn";
                 return (exit::INVALID, Some(why.to_owned()));
             }
-            (exit::OK, Some("RocketMQ leaves such a tail, and opening cuts it".to_owned()))
+            (exit::OK, None)
         }
     }
 }
 
 /// `2 faults` or the like.
-pub(super) fn count(survey: &Survey) -> String {
-    text::plural(length_u64(survey.faults.len()), "fault")
+pub(super) fn count(faults: &[Fault]) -> String {
+    text::plural(length_u64(faults.len()), "fault")
 }
 
 fn shown(found: &str) -> String {
@@ -135,6 +268,63 @@ mod tests {
         }
         check(vec![fixture::torn_tail()], true, exit::OK, Some("unclean"));
         check(vec![fixture::torn_tail()], false, exit::INVALID, Some("no abort"));
-        check(vec![fixture::stale_tail()], false, exit::OK, Some("RocketMQ"));
+        check(vec![fixture::stale_tail()], false, exit::OK, None);
+        check(vec![fixture::fault(FaultKind::Empty)], true, exit::OK, None);
+    }
+
+    #[track_caller]
+    fn check_listed(faults: Vec<Fault>, expect: &[Fault]) {
+        // The log ends at 65736; its second segment, at 131072, stands behind a gap.
+        let end = LogOffset::new(65_736);
+        let survey = Survey { faults, end, ..fixture::sound() };
+        let health = survey.health();
+        assert_eq!(listed(&survey), expect);
+        let listed = Survey { faults: listed(&survey), ..survey };
+        assert_eq!(listed.health(), health);
+    }
+
+    #[test]
+    fn a_foreign_file_behind_the_log_is_one_fault() {
+        let place = |from, to, kind| Fault {
+            path: format!("/s/commitlog/{from:020}").into(),
+            from: LogOffset::new(from),
+            to: LogOffset::new(to),
+            kind,
+        };
+        let gap = || place(98_304, 131_072, FaultKind::MissingSegment);
+        let foreign = || place(131_072, 196_608, FaultKind::UnknownFile);
+        let torn = || place(131_072, 131_080, FaultKind::TornTail { found: "x".to_owned() });
+        let short = || {
+            let kind = FaultKind::WrongLength { found: 65_536, expected: 32_768 };
+            place(131_072, 163_840, kind)
+        };
+        let zero = LogOffset::ZERO;
+        let kind = FaultKind::UnknownFile;
+        let notes = || Fault { path: "/n".into(), from: zero, to: zero, kind: kind.clone() };
+        let stale = FaultKind::StaleTail { found: "x".to_owned(), records: 2 };
+        let stale = || place(131_072, 131_080, stale.clone());
+        check_listed(vec![gap()], &[foreign()]);
+        check_listed(vec![gap(), torn(), short(), notes()], &[foreign(), notes()]);
+        let before = fixture::damage();
+        check_listed(vec![before.clone(), gap(), foreign()], &[before, foreign()]);
+        check_listed(vec![foreign(), short()], &[foreign()]);
+        check_listed(vec![torn(), short()], &[torn(), short()]);
+        check_listed(vec![gap(), stale()], &[gap(), stale()]);
+    }
+
+    #[test]
+    fn fillers_are_counted_apart_and_a_topic_of_their_name_is_a_topic() {
+        let mut survey = fixture::sound();
+        assert_eq!(records(&survey), "3 records");
+        let (name, mut topic) = fixture::topic("FLUSHMARK_LOST", 2);
+        survey.topics.insert(name.clone(), topic.clone());
+        assert_eq!(fillers(&survey), (0, 0), "it has queues");
+        topic.queues.clear();
+        survey.topics.insert(name, topic.clone());
+        survey.topics.insert(b"FLU".to_vec(), topic.clone());
+        survey.topics.insert(b"LOST".to_vec(), topic);
+        assert_eq!(fillers(&survey), (4, 800));
+        survey.records += 6;
+        assert_eq!(records(&survey), "9 records, 4 of them filler");
     }
 }

@@ -1,13 +1,16 @@
 //! A store's survey as one JSON object.
 
+use std::io::Write;
 use std::path::Path;
 
+use anyhow::{Context, Result};
 use serde::Serialize;
 use store_core::{Checkpoint, LogOffset, TimestampMs};
 use store_os::{Fault, QueueSurvey, SegmentSurvey, Survey, TopicSurvey};
 
 use super::fault::{self, Told};
 use super::text;
+use crate::say;
 
 /// All that a survey found. Offsets and lengths are bytes, times milliseconds since 1970.
 #[derive(Debug, Serialize)]
@@ -25,6 +28,8 @@ pub(super) struct Json {
     records_v1: u64,
     records_v2: u64,
     records_protected: u64,
+    filler_records: u64,
+    filler_bytes: u64,
     first_store_timestamp_ms: Option<i64>,
     last_store_timestamp_ms: Option<i64>,
     clock_steps: u64,
@@ -97,8 +102,16 @@ struct QueueJson {
     gaps: u64,
 }
 
+/// Writes a survey, one field per line.
+pub(super) fn write(survey: &Survey, store: &Path, out: &mut dyn Write) -> Result<()> {
+    let json = serde_json::to_string_pretty(&Json::new(survey, store))?;
+    writeln!(out, "{json}").context(say::CANNOT_WRITE)
+}
+
 impl Json {
     pub(super) fn new(survey: &Survey, store: &Path) -> Self {
+        let (filler_records, filler_bytes) = fault::fillers(survey);
+        let topics = survey.topics.iter().filter(|(name, topic)| !fault::is_filler(name, topic));
         let checkpoint = survey.checkpoint.as_ref();
         Self {
             schema: "flushmark.log/1.0",
@@ -114,6 +127,8 @@ impl Json {
             records_v1: survey.records - survey.records_v2,
             records_v2: survey.records_v2,
             records_protected: survey.records_protected,
+            filler_records,
+            filler_bytes,
             first_store_timestamp_ms: survey.first_store.map(TimestampMs::get),
             last_store_timestamp_ms: survey.last_store.map(TimestampMs::get),
             clock_steps: survey.clock_steps,
@@ -129,9 +144,9 @@ impl Json {
             abort: survey.abort.clone(),
             locked: survey.locked,
             proven: survey.proven.map(LogOffset::get),
-            faults: survey.faults.iter().map(FaultJson::new).collect(),
+            faults: fault::listed(survey).iter().map(FaultJson::new).collect(),
             segments: survey.segments.iter().map(SegmentJson::new).collect(),
-            topics: survey.topics.iter().map(|(name, topic)| TopicJson::new(name, topic)).collect(),
+            topics: topics.map(|(name, topic)| TopicJson::new(name, topic)).collect(),
         }
     }
 }

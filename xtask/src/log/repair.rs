@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use store_core::length_u64;
-use store_os::{Fill, FillWith, Health, LostRange, RepairError, RepairReport, RepairStep, Survey};
+use store_os::{
+    FaultKind, Fill, FillWith, LostRange, RepairError, RepairReport, RepairStep, Survey,
+};
 
-use super::{Store, text};
+use super::{Store, fault, text};
 use crate::{exit, say};
 
 /// Say what a repair would keep and lose, and with --apply do it
@@ -21,10 +23,17 @@ use crate::{exit, say};
 /// leaves each segment either old or new: run it again. With --to the store stays as it is, and a
 /// repaired copy of its commit log is written to DIR2.
 ///
+/// A repair needs free space for each segment that it rewrites (1 GiB each by default), a copy for
+/// all of them. What was set aside may be deleted once `log verify` finds the repaired store sound
+/// and nobody wants the lost bytes any more.
+///
 /// Where records were lost, RocketMQ's consumequeue/, batchconsumequeue/ and index/ still name
 /// them. Move these and the file checkpoint out of the store, and RocketMQ makes them anew from the
 /// log when it starts (before 5.3.2 only if there is a file abort: make an empty one). A copy has
-/// none of them.
+/// none of them. Flushmark needs none of this; its recovery-point.* may stay.
+///
+/// A torn tail is cut: Flushmark does that by itself when it opens the store, RocketMQ leaves it in
+/// the file (apache/rocketmq#10666).
 ///
 /// Exit codes: 0 the plan was made, the repair done, or there is nothing to repair, 1 wrong command
 /// or directory, the store is in use, or the repair failed, 130 interrupted before it began.
@@ -48,12 +57,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return Ok(exit::OK);
     }
     let survey = &plan.survey;
+    let lost = lost_of_log(survey, &plan.steps, &plan.lost);
     if !apply {
-        show(|out| render_plan(survey, &plan.steps, &plan.lost, &store.dir, out))?;
-        if survey.health() == Health::TornTail {
-            say!("opening the store does the same by itself: no repair is needed");
-        }
-        how_to_go_on(&store.dir, to.as_deref());
+        let plan = Shown { survey, steps: &plan.steps, lost: &lost, is_copy: to.is_some() };
+        show(|out| plan.render(&store.dir, out))?;
+        how_to_go_on(survey, store, to.as_deref());
         return Ok(exit::OK);
     }
     let report = match to {
@@ -62,15 +70,74 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     };
     let report = report.map_err(|error| cannot_repair(&error))?;
     let repaired = to.as_deref().unwrap_or(&store.dir);
+    let report = RepairReport { lost, ..report };
     show(|out| render_report(survey, &report, repaired, out))?;
-    say!("check it: cargo xtask log verify {}", text::shell_word(repaired));
-    if to.is_none() && survey.health() == Health::Damaged && !report.lost.is_empty() {
-        say!(
-            "before RocketMQ starts, move consumequeue/, batchconsumequeue/, index/ and checkpoint"
-        );
-        say!("out of the store: they name what is lost, and are made anew from the log");
+    say!("check it: {}", store.command_on("verify", repaired));
+    let is_copy = to.is_some();
+    for line in before_rocketmq_starts(survey, &report.lost, repaired, is_copy) {
+        say!("{line}");
     }
     Ok(exit::OK)
+}
+
+/// What is lost of the log: a file that stands behind it and holds no record of it is set aside as
+/// it is, so nothing of it is.
+fn lost_of_log(survey: &Survey, steps: &[RepairStep], lost: &[LostRange]) -> Vec<LostRange> {
+    let faults = fault::listed(survey);
+    let goes_aside = |path: &Path| {
+        steps.iter().any(|step| match step {
+            RepairStep::SetAside { path: aside } => aside == path,
+            _ => false,
+        })
+    };
+    let holds_no_record = |path: &Path| {
+        let fault = faults.iter().find(|fault| fault.path == path);
+        fault.is_some_and(|fault| {
+            matches!(
+                fault.kind,
+                FaultKind::Damage { .. } | FaultKind::TornTail { .. } | FaultKind::UnknownFile
+            )
+        })
+    };
+    let is_foreign = |path: &Path| goes_aside(path) && holds_no_record(path);
+    lost.iter().filter(|range| !is_foreign(&range.path)).cloned().collect()
+}
+
+/// What RocketMQ must not find, or must find, for its queues to be those of the repaired log. What
+/// is cut at the log's end it takes out of its queues by itself.
+fn before_rocketmq_starts(
+    survey: &Survey,
+    lost: &[LostRange],
+    dir: &Path,
+    is_copy: bool,
+) -> Vec<String> {
+    if lost.iter().all(|range| survey.end <= range.from) {
+        return Vec::new();
+    }
+    let root = if dir.join("commitlog").is_dir() { dir.to_owned() } else { dir.join("..") };
+    let touch = format!("  touch {}", text::shell_word(&root.join("abort")));
+    let mut lines: Vec<&str> = Vec::new();
+    let has_abort = survey.abort.is_some() && !is_copy;
+    if is_copy {
+        lines
+            .push("RocketMQ makes consumequeue/, batchconsumequeue/ and index/ anew from the log;");
+        lines.push("before 5.3.2 it does so only with a file abort:");
+    } else {
+        lines.push("before RocketMQ starts, move consumequeue/, batchconsumequeue/, index/ and");
+        lines.push("checkpoint out of the store: they name what is lost, and are made anew from");
+        if has_abort {
+            lines.push("the log");
+        } else {
+            lines.push("the log. RocketMQ before 5.3.2 does so only with a file abort:");
+        }
+    }
+    if !has_abort {
+        lines.push(&touch);
+    }
+    if !is_copy {
+        lines.push("Flushmark needs none of this, and its recovery-point.* may stay");
+    }
+    lines.into_iter().map(str::to_owned).collect()
 }
 
 /// Why a store was not repaired, in one line; what it names is escaped.
@@ -86,58 +153,80 @@ fn show(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8> {
     say::stream(|out| render(out).map(|()| exit::OK).context(say::CANNOT_WRITE))
 }
 
-fn how_to_go_on(dir: &Path, to: Option<&Path>) {
-    let dir = text::shell_word(dir);
-    say!("dry run: nothing was changed. To do it:");
+fn how_to_go_on(survey: &Survey, store: &Store, to: Option<&Path>) {
+    if fault::has_tail(survey) {
+        for line in fault::WHO_CUTS {
+            say!("{line}");
+        }
+    }
+    let command = store.command("repair");
     if let Some(to) = to {
-        say!("  cargo xtask log repair {dir} --to {} --apply", text::shell_word(to));
+        say!("dry run: nothing was changed. To do it:");
+        say!("  {command} --to {} --apply", text::shell_word(to));
     } else {
-        say!("  cargo xtask log repair {dir} --apply              in place");
-        say!("  cargo xtask log repair {dir} --to DIR2 --apply    in a copy");
+        say!("dry run: nothing was changed. To do it in place, or in a copy:");
+        say!("  {command} --apply");
+        say!("  {command} --to DIR2 --apply");
     }
 }
 
-fn render_plan(
-    survey: &Survey,
-    steps: &[RepairStep],
-    lost: &[LostRange],
-    dir: &Path,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let (kept, lost_sum) = (kept(survey), sum(lost));
-    writeln!(out, "{}: a repair keeps {kept} and loses {lost_sum}", text::path(dir))?;
-    lost_ranges(lost, out)?;
-    if !steps.is_empty() {
-        writeln!(out)?;
-        writeln!(out, "it would")?;
-    }
-    for step in steps {
-        render_step(step, out)?;
-    }
-    Ok(())
+/// A plan as it is shown.
+#[derive(Debug)]
+struct Shown<'a> {
+    survey: &'a Survey,
+    steps: &'a [RepairStep],
+    lost: &'a [LostRange],
+    is_copy: bool,
 }
 
-fn render_step(step: &RepairStep, out: &mut dyn Write) -> io::Result<()> {
-    match step {
-        RepairStep::Insert { path, .. } => {
-            writeln!(out, "- make {}, which is missing, as one blank", text::name(path))
+impl Shown<'_> {
+    fn render(&self, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
+        let (kept, lost) = (kept(self.survey), sum(self.lost));
+        writeln!(out, "{}: a repair keeps {kept} and loses {lost}", text::path(dir))?;
+        lost_ranges(self.lost, out)?;
+        if !self.steps.is_empty() {
+            writeln!(out)?;
+            writeln!(out, "it would")?;
         }
-        RepairStep::Replace { path, fills, .. } => {
-            writeln!(out, "- set {} aside and write it anew with", text::name(path))?;
-            for Fill { from, to, with } in fills {
-                let with = match with {
-                    FillWith::Blank => "a blank",
-                    FillWith::Fillers { .. } => "filler records",
-                    FillWith::Zeroes => "zeroes",
-                    _ => "other bytes",
-                };
-                writeln!(out, "    {with} from {from} to {to}")?;
+        self.steps.iter().try_for_each(|step| self.step(step, out))
+    }
+
+    fn step(&self, step: &RepairStep, out: &mut dyn Write) -> io::Result<()> {
+        match step {
+            RepairStep::Insert { path, .. } => {
+                writeln!(out, "- make {}, which is missing, as one blank", text::name(path))
             }
-            Ok(())
+            RepairStep::Replace { path, fills, .. } => {
+                let name = text::name(path);
+                let anew = match self.is_copy {
+                    true => format!("- write {name} anew"),
+                    false => format!("- set {name} aside and write it anew"),
+                };
+                if fills.is_empty() {
+                    let size = self.survey.segment_size.bytes();
+                    return writeln!(out, "{anew}, {size} bytes long");
+                }
+                writeln!(out, "{anew} with")?;
+                fills.iter().try_for_each(|fill| render_fill(fill, out))
+            }
+            RepairStep::SetAside { path } => {
+                let what = if self.is_copy { "leave out" } else { "set aside" };
+                writeln!(out, "- {what} {}", text::name(path))
+            }
+            other => writeln!(out, "- {}", text::escaped(other.to_string().as_bytes())),
         }
-        RepairStep::SetAside { path } => writeln!(out, "- set {} aside", text::name(path)),
-        other => writeln!(out, "- {}", text::escaped(other.to_string().as_bytes())),
     }
+}
+
+fn render_fill(fill: &Fill, out: &mut dyn Write) -> io::Result<()> {
+    let Fill { from, to, with } = fill;
+    let with = match with {
+        FillWith::Blank => "a blank",
+        FillWith::Fillers { .. } => "filler records",
+        FillWith::Zeroes => "zeroes",
+        _ => "other bytes",
+    };
+    writeln!(out, "    {with} from {from} to {to}")
 }
 
 fn render_report(
@@ -168,7 +257,7 @@ fn render_report(
 }
 
 fn kept(survey: &Survey) -> String {
-    text::plural(survey.records, "record")
+    text::plural(survey.records - fault::fillers(survey).0, "record")
 }
 
 fn sum(lost: &[LostRange]) -> String {
@@ -188,11 +277,13 @@ fn lost_ranges(lost: &[LostRange], out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out)?;
-    writeln!(out, "{:<20} {:>12} {:>10}  lost", "segment", "offset", "length")?;
+    writeln!(out, "{:<20} {:>12} {:>10}", "lost in", "offset", "length")?;
     for LostRange { path, from, to, found } in lost {
         let name = text::padded(&text::name(path), 20);
-        let found = text::escaped(found.as_bytes());
-        writeln!(out, "{name} {from:>12} {:>10}  {found}", to.since(*from))?;
+        writeln!(out, "{name} {from:>12} {:>10}", to.since(*from))?;
+        for line in text::wrapped(&text::escaped(found.as_bytes()), text::COLUMNS - 4) {
+            writeln!(out, "    {line}")?;
+        }
     }
     Ok(())
 }
@@ -202,6 +293,7 @@ mod tests {
     use super::*;
     use crate::log::fixture;
     use store_core::{LogOffset, TimestampMs};
+    use store_os::Fault;
 
     fn lost() -> LostRange {
         LostRange {
@@ -210,6 +302,12 @@ mod tests {
             to: LogOffset::new(65_736),
             found: "unknown \u{1b} magic".to_owned(),
         }
+    }
+
+    fn plan<'a>(steps: &'a [RepairStep], lost: &'a [LostRange], is_copy: bool) -> String {
+        let survey = fixture::sound();
+        let shown = Shown { survey: &survey, steps, lost, is_copy };
+        text(|out| shown.render(Path::new("/s"), out))
     }
 
     fn text(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
@@ -232,23 +330,92 @@ mod tests {
             RepairStep::SetAside { path: PathBuf::from("/s/commitlog/a\u{7}") },
         ];
         let lost = [lost(), lost()];
-        let survey = fixture::sound();
-        let found = text(|out| render_plan(&survey, &steps, &lost, Path::new("/s"), out));
+        let found = plan(&steps, &lost, false);
         let expect = r"
 /s: a repair keeps 3 records and loses 200 bytes in 2 places
 
-segment                    offset     length  lost
-00000000000000065536        65636        100  unknown \u{1b} magic
-00000000000000065536        65636        100  unknown \u{1b} magic
+lost in                    offset     length
+00000000000000065536        65636        100
+    unknown \u{1b} magic
+00000000000000065536        65636        100
+    unknown \u{1b} magic
 
 it would
 - set 00000000000000065536 aside and write it anew with
     filler records from 65636 to 65736
     a blank from 65836 to 131072
 - make 00000000000000065536, which is missing, as one blank
-- set a\u{7} aside
+- set aside a\u{7}
 ";
         assert_eq!(found, expect.trim_start());
+    }
+
+    #[test]
+    fn a_step_without_fills_names_the_length_and_a_copy_sets_nothing_aside() {
+        let path = PathBuf::from("/s/commitlog/00000000000000065536");
+        let start = LogOffset::new(65_536);
+        let steps = [
+            RepairStep::Replace { path: path.clone(), start, fills: Vec::new() },
+            RepairStep::SetAside { path },
+        ];
+        let head = "/s: a repair keeps 3 records and loses nothing\n\nit would\n";
+        let in_place = "- set 00000000000000065536 aside and write it anew, 65536 bytes long\n\
+                        - set aside 00000000000000065536\n";
+        assert_eq!(plan(&steps, &[], false), format!("{head}{in_place}"));
+        let copied = "- write 00000000000000065536 anew, 65536 bytes long\n\
+                      - leave out 00000000000000065536\n";
+        assert_eq!(plan(&steps, &[], true), format!("{head}{copied}"));
+    }
+
+    #[test]
+    fn fillers_of_an_earlier_repair_are_not_counted_as_kept() {
+        let mut survey = fixture::sound();
+        let (name, topic) = fixture::topic("FLUSHMARK_LOST", 1);
+        let topic = store_os::TopicSurvey { queues: std::collections::BTreeMap::new(), ..topic };
+        survey.topics.insert(name, topic);
+        assert_eq!(kept(&survey), "2 records");
+    }
+
+    #[test]
+    fn nothing_of_the_log_is_lost_with_a_foreign_file_behind_it() {
+        let range = lost();
+        let aside = [RepairStep::SetAside { path: range.path.clone() }];
+        let foreign = fixture::fault(FaultKind::UnknownFile);
+        for (kind, steps, expect) in [
+            (FaultKind::UnknownFile, &aside[..], 0),
+            (fixture::damage().kind, &aside, 0),
+            (fixture::torn_tail().kind, &aside, 0),
+            (fixture::stale_tail().kind, &aside, 1),
+            (fixture::damage().kind, &[], 1),
+        ] {
+            let faults = vec![Fault { kind, ..foreign.clone() }];
+            let survey = Survey { faults, ..fixture::sound() };
+            let found = lost_of_log(&survey, steps, std::slice::from_ref(&range));
+            assert_eq!(found.len(), expect, "{survey:?}");
+        }
+    }
+
+    #[test]
+    fn what_rocketmq_needs_is_said_where_records_are_lost_and_fits_80_columns() {
+        let dir = Path::new("/a store");
+        let advice = |survey: &Survey, lost: &[LostRange], is_copy| {
+            let lines = before_rocketmq_starts(survey, lost, dir, is_copy);
+            assert!(lines.iter().all(|line| text::columns(line) <= text::COLUMNS), "{lines:?}");
+            lines.join("\n")
+        };
+        let closed = fixture::sound();
+        let touch = "before 5.3.2 does so only with a file abort:\n  touch '/a store/../abort'";
+        let in_place = advice(&closed, &[lost()], false);
+        assert!(in_place.contains(touch) && in_place.contains("move consumequeue/"), "{in_place}");
+        assert!(in_place.ends_with("recovery-point.* may stay"), "{in_place}");
+        let copied = advice(&closed, &[lost()], true);
+        assert!(copied.ends_with("abort:\n  touch '/a store/../abort'"), "{copied}");
+        assert!(!copied.contains("move"), "{copied}");
+        let died = Survey { abort: Some("7".to_owned()), ..fixture::sound() };
+        assert!(!advice(&died, &[lost()], false).contains("touch"));
+        assert!(advice(&died, &[lost()], true).contains("touch"), "a copy has no abort");
+        let end = LogOffset::new(65_636);
+        assert_eq!(advice(&Survey { end, ..closed }, &[lost()], false), "", "a tail was cut");
     }
 
     #[test]
@@ -265,8 +432,9 @@ it would
         let expect = r"
 /s: repaired; 3 records kept, 100 bytes in 1 place lost
 
-segment                    offset     length  lost
-00000000000000065536        65636        100  unknown \u{1b} magic
+lost in                    offset     length
+00000000000000065536        65636        100
+    unknown \u{1b} magic
 
 set aside
 - commitlog/set-aside/00000000000000065536.damaged-1

@@ -8,22 +8,40 @@ use store_core::{Checkpoint, TimestampMs};
 use store_os::{Fault, FaultKind, Health, Survey, TopicSurvey};
 
 use super::fault::{self, Told};
-use super::{Store, text};
+use super::{Store, json, text};
 use crate::{exit, say};
 
-pub(super) fn run(store: &Store) -> Result<u8> {
+pub(super) fn run(store: &Store, json: bool) -> Result<u8> {
     let Some(survey) = store.scan(store_os::survey)? else { return Ok(exit::INTERRUPTED) };
     say::stream(|out| {
-        render(&survey, &store.dir, out).context(say::CANNOT_WRITE)?;
+        if json {
+            json::write(&survey, &store.dir, out)?;
+        } else {
+            render(&survey, store, out).context(say::CANNOT_WRITE)?;
+        }
         Ok(exit::OK)
     })
 }
 
 /// Writes the screen: at most 24 lines of 80 columns, but for a long path.
-fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
+fn render(survey: &Survey, store: &Store, out: &mut dyn Write) -> io::Result<()> {
+    let mut above = Vec::new();
+    facts(survey, &store.dir, &mut above)?;
+    let health = health(survey, store);
+    out.write_all(&above)?;
+    let taken = above.iter().filter(|byte| **byte == b'\n').count() + health.len() + 1;
+    topics(survey, LINES.saturating_sub(taken + 2), out)?;
+    writeln!(out)?;
+    health.iter().try_for_each(|(name, value)| line(out, name, value))
+}
+
+/// What is said of the store as a whole.
+fn facts(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
     line(out, "store", &text::path(dir))?;
     line(out, "segments", &segments(survey))?;
-    line(out, "records", &records(survey))?;
+    for (name, value) in ["records", ""].into_iter().zip(records(survey)) {
+        line(out, name, &value)?;
+    }
     if let (Some(first), Some(last)) = (survey.first_store, survey.last_store) {
         line(out, "stored", &format!("{} to {}", text::time(first), text::time(last)))?;
     }
@@ -40,15 +58,7 @@ fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
     if let Some(proven) = survey.proven {
         line(out, "proven to", &format!("{proven}, by the recovery point"))?;
     }
-    line(out, "exit", last_exit(survey))?;
-    topics(survey, out)?;
-    writeln!(out)?;
-    for (name, value) in
-        std::iter::once("health").chain(std::iter::repeat("")).zip(health(survey, dir))
-    {
-        line(out, name, &value)?;
-    }
-    Ok(())
+    line(out, "exit", last_exit(survey))
 }
 
 fn line(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
@@ -67,11 +77,16 @@ fn segments(survey: &Survey) -> String {
     format!("{count} of {size} each, offsets {} to {end}", survey.start)
 }
 
-fn records(survey: &Survey) -> String {
+fn records(survey: &Survey) -> Vec<String> {
     let Survey { records, record_bytes, records_v2, records_protected, .. } = survey;
+    let blank = fault::blank(survey);
     if *records == 0 {
-        return "none".to_owned();
+        return vec![format!("none{blank}")];
     }
+    let filler = match fault::fillers(survey) {
+        (0, _) => String::new(),
+        (fillers, _) => format!(", {fillers} of them filler"),
+    };
     let version = match (*records_v2, records - records_v2) {
         (0, _) => "version 1".to_owned(),
         (_, 0) => "version 2".to_owned(),
@@ -82,7 +97,10 @@ fn records(survey: &Survey) -> String {
         all if all == *records => "all with a CRC32 property".to_owned(),
         some => format!("{some} with a CRC32 property"),
     };
-    format!("{records}, {}; {version}; {protected}", text::bytes(*record_bytes))
+    vec![
+        format!("{records}{filler}; {}{blank}", text::bytes(*record_bytes)),
+        format!("{version}; {protected}"),
+    ]
 }
 
 /// Where valid records end, and what is left of the segment there.
@@ -130,16 +148,19 @@ fn last_exit(survey: &Survey) -> &'static str {
     }
 }
 
-/// The topics with most bytes.
-fn topics(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
-    let mut topics: Vec<(&Vec<u8>, &TopicSurvey)> = survey.topics.iter().collect();
+/// The topics with most bytes, in `room` lines below their head where that is not too few.
+fn topics(survey: &Survey, room: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut topics: Vec<(&Vec<u8>, &TopicSurvey)> =
+        survey.topics.iter().filter(|(name, topic)| !fault::is_filler(name, topic)).collect();
     if topics.is_empty() {
         return Ok(());
     }
     topics.sort_by_key(|(_, topic)| std::cmp::Reverse(topic.record_bytes));
     writeln!(out)?;
     writeln!(out, "{:<TOPIC$}{:>12}{:>8}{:>10}", "topic", "records", "queues", "bytes")?;
-    let shown = if topics.len() == MOST_TOPICS + 1 { topics.len() } else { MOST_TOPICS };
+    // The last line says how many more there are.
+    let room = room.clamp(FEWEST_TOPICS, MOST_TOPICS + 1);
+    let shown = if topics.len() <= room { topics.len() } else { room - 1 };
     for (name, topic) in topics.iter().take(shown) {
         let name = text::padded(&text::escaped(name), TOPIC);
         let (queues, bytes) = (topic.queues.len(), text::bytes(topic.record_bytes));
@@ -151,41 +172,72 @@ fn topics(survey: &Survey, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Sound, torn or damaged, and what to run next.
-fn health(survey: &Survey, dir: &Path) -> Vec<String> {
-    let Some(first) = survey.faults.first() else {
-        return vec!["sound".to_owned()];
+/// Sound, torn or damaged, and what to run next, as labels with their values.
+fn health(survey: &Survey, store: &Store) -> Vec<(&'static str, String)> {
+    let faults = fault::listed(survey);
+    let mut lines = verdict(survey, &faults);
+    let is_damaged = survey.health() == Health::Damaged;
+    if is_damaged {
+        lines.push(store.command("verify"));
+        lines.push("lists every fault".to_owned());
+    }
+    let next = if is_damaged { lines.len() - 2 } else { lines.len() };
+    if fault::is_repairable(survey) {
+        lines.push(store.command("repair"));
+        lines.push("says what a repair would keep and lose; changes nothing".to_owned());
+    }
+    let label = |(index, line)| match index {
+        0 => ("health", line),
+        index if index == next => ("next", line),
+        _ => ("", line),
+    };
+    lines.into_iter().enumerate().map(label).collect()
+}
+
+/// What is wrong first, in a few lines.
+fn verdict(survey: &Survey, faults: &[Fault]) -> Vec<String> {
+    let Some(first) = faults.first() else {
+        let sound = if fault::is_empty(survey) { "empty, no segment yet" } else { "sound" };
+        return vec![sound.to_owned()];
     };
     if survey.health() == Health::Damaged {
-        let mut lines = vec![format!("damaged, {}; the first:", fault::count(survey))];
-        lines.extend(damage(first, dir));
+        let mut lines = vec![format!("damaged, {}; the first:", fault::count(faults))];
+        lines.extend(damage(first));
         return lines;
     }
-    match &first.kind {
-        FaultKind::Empty => vec![
-            "sound, with an empty file at its end".to_owned(),
-            format!("{}; opening removes it", text::name(&first.path)),
-        ],
+    let mut lines = match &first.kind {
+        FaultKind::Empty => {
+            return vec![
+                "sound, with an empty file at its end".to_owned(),
+                format!(
+                    "{}; Flushmark removes it when it opens the store",
+                    text::name(&first.path)
+                ),
+            ];
+        }
         FaultKind::StaleTail { records, .. } => {
             let records = text::plural(*records, "older record");
-            vec![
-                format!("sound, with {records} behind the end, left by an earlier cut"),
-                format!("from {} on; opening cuts them", first.from),
-            ]
+            let place = format!("from {} on, left by an earlier cut", first.from);
+            vec![format!("sound, with {records} behind its end"), place]
         }
         _ => {
             let length = text::plural(fault::length(first), "byte");
             let found = Told::new(first).found.unwrap_or_default();
-            vec![
-                format!("torn tail of {length} at {}, which opening cuts:", first.from),
-                text::clipped(&text::escaped(found.as_bytes()), VALUE),
-            ]
+            let found = text::clipped(&text::escaped(found.as_bytes()), VALUE);
+            let mut lines = vec![format!("torn tail of {length} at {}:", first.from), found];
+            let why = fault::verdict(survey).1;
+            lines.extend(why.iter().flat_map(|why| text::wrapped(why, VALUE)));
+            lines
         }
+    };
+    if !survey.locked {
+        lines.extend(fault::WHO_CUTS.map(str::to_owned));
     }
+    lines
 }
 
-/// Where a fault is, what it is, and what to run next.
-fn damage(fault: &Fault, dir: &Path) -> [String; 4] {
+/// Where a fault is, and what it is.
+fn damage(fault: &Fault) -> [String; 2] {
     let told = Told::new(fault);
     let segment = text::name(&fault.path);
     let place = match fault::length(fault) {
@@ -196,13 +248,7 @@ fn damage(fault: &Fault, dir: &Path) -> [String; 4] {
         None | Some(0) => String::new(),
         Some(behind) => format!("; valid records behind: {behind}"),
     };
-    let dir = text::shell_word(dir);
-    [
-        place,
-        text::clipped(&told.what, VALUE - behind.len()) + &behind,
-        format!("next: cargo xtask log verify {dir}   lists every fault"),
-        format!("      cargo xtask log repair {dir}   says what is lost"),
-    ]
+    [text::clipped(&place, VALUE), text::clipped(&told.what, VALUE - behind.len()) + &behind]
 }
 
 /// Columns of the labels, of what stands beside them, and of a topic's name.
@@ -210,19 +256,27 @@ const LABEL: usize = 12;
 const VALUE: usize = text::COLUMNS - LABEL;
 const TOPIC: usize = 50;
 
-/// So many topics leave the screen within 24 lines.
+/// A terminal's lines.
+const LINES: usize = 24;
+/// So many topics are shown where there is room for them, and so many lines where there is not.
 const MOST_TOPICS: usize = 5;
+const FEWEST_TOPICS: usize = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::log::fixture;
+    use std::collections::BTreeMap;
     use store_core::LogOffset;
     use store_os::ClockStep;
 
+    fn store(dir: &str) -> Store {
+        Store { dir: dir.into(), segment_size: None, ignore_crc_property: false }
+    }
+
     fn screen(survey: &Survey, dir: &str) -> String {
         let mut out = Vec::new();
-        render(survey, Path::new(dir), &mut out).unwrap();
+        render(survey, &store(dir), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -231,7 +285,8 @@ mod tests {
         let expect = "\
 store       /s
 segments    2 of 64 KiB each, offsets 65536 to 196608
-records     3, 600 B; version 1: 2, version 2: 1; 2 with a CRC32 property
+records     3; 600 B; 64 KiB blank
+            version 1: 2, version 2: 1; 2 with a CRC32 property
 stored      2026-11-29T13:07:01.653Z to 2026-11-29T13:07:01.654Z
 valid to    131272, in 00000000000000131072; 64 KiB of it are left
 checkpoint  log 2026-11-29T13:07:01.653Z, queues –
@@ -268,12 +323,13 @@ health      sound
             let (name, topic) = fixture::topic(&format!("{number}\u{1b}[2J主").repeat(9), 100);
             survey.topics.insert(name, topic);
         }
-        let six = screen(&survey, "/s");
-        let (name, topic) = fixture::topic("the smallest", 0);
-        survey.topics.insert(name, topic);
-        let seven = screen(&survey, "/s");
-        assert!(seven.contains("\nand 2 more\n"), "{seven}");
-        for screen in [six, seven] {
+        let full = screen(&survey, "/s");
+        assert!(full.contains("\nand 4 more\n"), "{full}");
+        let mut three = survey.clone();
+        three.topics = survey.topics.clone().into_iter().take(3).collect();
+        let three = screen(&three, "/s");
+        assert!(!three.contains(" more\n"), "{three}");
+        for screen in [full, three] {
             assert_eq!(screen.lines().count(), 24, "{screen}");
             for line in screen.lines() {
                 assert!(text::columns(line) <= 80, "{line}");
@@ -288,8 +344,9 @@ health      sound
             start: LogOffset::ZERO,
             end: LogOffset::ZERO,
             proven: None,
+            blank_bytes: 0,
             segments: Vec::new(),
-            topics: std::collections::BTreeMap::new(),
+            topics: BTreeMap::new(),
             records: 0,
             record_bytes: 0,
             records_v2: 0,
@@ -307,7 +364,7 @@ valid to    0
 checkpoint  none
 exit        clean
 
-health      sound
+health      empty, no segment yet
 ";
         assert_eq!(screen(&survey, "/s"), expect);
     }
@@ -315,18 +372,29 @@ health      sound
     #[track_caller]
     fn check_health(fault: Fault, expect: &str) {
         let survey = Survey { faults: vec![fault], ..fixture::sound() };
-        assert_eq!(health(&survey, Path::new("a b")).join("\n"), expect);
+        let lines = health(&survey, &store("a b"));
+        let lines = lines.iter().map(|(name, value)| format!("{name:<7}{value}"));
+        let found = lines.collect::<Vec<_>>();
+        assert!(found.iter().all(|line| text::columns(line) + 5 <= text::COLUMNS), "{found:?}");
+        let found = found.join("\n");
+        assert_eq!(found.lines().map(str::trim_start).collect::<Vec<_>>().join("\n"), expect);
     }
 
     #[test]
     fn health_says_what_and_where_and_what_to_run_next() {
-        let next = "next: cargo xtask log verify 'a b'   lists every fault\n      \
-                    cargo xtask log repair 'a b'   says what is lost";
+        let repair = "next   cargo xtask log repair 'a b'\n\
+                      says what a repair would keep and lose; changes nothing";
+        let both = "next   cargo xtask log verify 'a b'\nlists every fault\n\
+                    cargo xtask log repair 'a b'\n\
+                    says what a repair would keep and lose; changes nothing";
+        let who = "Flushmark cuts it when it opens the store; RocketMQ leaves it in the\n\
+                   file (apache/rocketmq#10666)";
         check_health(
             fixture::damage(),
             &format!(
-                "damaged, 1 fault; the first:\n00000000000000065536, offset 65636, 100 bytes\n\
-                 unknown magic 0x00000001; valid records behind: 2\n{next}"
+                "health damaged, 1 fault; the first:\n\
+                 00000000000000065536, offset 65636, 100 bytes\n\
+                 unknown magic 0x00000001; valid records behind: 2\n{both}"
             ),
         );
         let unknown = FaultKind::UnknownFile;
@@ -335,23 +403,50 @@ health      sound
         check_health(
             Fault { path, from: place, to: place, kind: unknown },
             &format!(
-                "damaged, 1 fault; the first:\na\\u{{1b}}\n\
-                 a file that is no segment of this log\n{next}"
+                "health damaged, 1 fault; the first:\na\\u{{1b}}\n\
+                 a file that is no segment of this log\n{both}"
             ),
         );
         check_health(
             fixture::torn_tail(),
-            "torn tail of 100 bytes at 65636, which opening cuts:\nunknown magic 0x00000001",
+            &format!(
+                "health torn tail of 100 bytes at 65636:\nunknown magic 0x00000001\n\
+                 the last exit was clean (no abort), so nothing should be torn\n{who}\n{repair}"
+            ),
         );
         check_health(
             fixture::fault(FaultKind::Empty),
-            "sound, with an empty file at its end\n00000000000000065536; opening removes it",
+            &format!(
+                "health sound, with an empty file at its end\n\
+                 00000000000000065536; Flushmark removes it when it opens the store\n{repair}"
+            ),
         );
         check_health(
             fixture::stale_tail(),
-            "sound, with 14 older records behind the end, left by an earlier cut\n\
-             from 65636 on; opening cuts them",
+            &format!(
+                "health sound, with 14 older records behind its end\n\
+                 from 65636 on, left by an earlier cut\n{who}\n{repair}"
+            ),
         );
+    }
+
+    #[test]
+    fn a_torn_tail_of_a_store_in_use_asks_for_nothing() {
+        let (faults, abort) = (vec![fixture::torn_tail()], Some("7".to_owned()));
+        let survey = Survey { faults, abort, locked: true, ..fixture::sound() };
+        let lines = health(&survey, &store("s"));
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[2].1.starts_with("a process has the store open"), "{lines:?}");
+    }
+
+    #[test]
+    fn fillers_are_counted_and_are_no_topic() {
+        let mut survey = fixture::sound();
+        let (name, topic) = fixture::topic("FLUSHMARK_LOST", 1);
+        survey.topics.insert(name, TopicSurvey { queues: BTreeMap::new(), ..topic });
+        let screen = screen(&survey, "/s");
+        assert!(screen.contains("\nrecords     3, 1 of them filler; 600 B; "), "{screen}");
+        assert!(!screen.contains("FLUSHMARK_LOST"), "{screen}");
     }
 
     #[test]

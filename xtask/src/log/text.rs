@@ -37,9 +37,12 @@ pub(super) fn path(path: &Path) -> String {
     escaped(path.as_os_str().as_bytes())
 }
 
-/// A path as a word for a shell.
+/// A path as a word for a shell, which no command takes for an option.
 pub(super) fn shell_word(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
+    if bytes.starts_with(b"-") {
+        return shell_word(&Path::new(".").join(path));
+    }
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(byte);
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && bytes.iter().all(plain) => text.to_owned(),
@@ -74,6 +77,29 @@ pub(super) fn clipped(text: &str, width: usize) -> String {
         .collect();
     out.push('…');
     out
+}
+
+/// `text`, which must be escaped, in lines of at most `width` columns, broken at blanks; a longer
+/// word is broken anywhere.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        for c in word.chars() {
+            if !line.is_empty() && columns(&line) + char_columns(c) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(c);
+        }
+    }
+    lines.push(line);
+    lines
 }
 
 /// `text` in exactly `width` columns, filled up on the right.
@@ -178,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn wrapped_text_has_no_line_above_the_width_and_loses_nothing() {
+        for (text, width, expect) in [
+            ("", 5, &[""][..]),
+            ("one two", 7, &["one two"]),
+            ("one two", 6, &["one", "two"]),
+            ("a bcdefgh i", 4, &["a", "bcde", "fgh", "i"]),
+            ("主题 主题", 4, &["主题", "主题"]),
+        ] {
+            assert_eq!(wrapped(text, width), expect, "{text} {width}");
+        }
+    }
+
+    #[test]
     fn a_path_can_be_given_to_a_shell_again() {
         for (path, expect) in [
             ("/data/mq-1/store", "/data/mq-1/store"),
@@ -185,6 +224,7 @@ mod tests {
             ("it's", r"'it'\''s'"),
             ("a\nb'", r"$'a\x0ab\x27'"),
             ("", "''"),
+            ("-rf", "./-rf"),
         ] {
             assert_eq!(shell_word(Path::new(path)), expect);
         }
