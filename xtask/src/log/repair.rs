@@ -198,9 +198,10 @@ impl Shown<'_> {
             }
             RepairStep::Replace { path, fills, .. } => {
                 let name = text::name(path);
-                let anew = match self.is_copy {
-                    true => format!("- write {name} anew"),
-                    false => format!("- set {name} aside and write it anew"),
+                let anew = if self.is_copy {
+                    format!("- write {name} anew")
+                } else {
+                    format!("- set {name} aside and write it anew")
                 };
                 if fills.is_empty() {
                     let size = self.survey.segment_size.bytes();

@@ -29,7 +29,8 @@ fn render(survey: &Survey, store: &Store, out: &mut dyn Write) -> io::Result<()>
     facts(survey, &store.dir, &mut above)?;
     let health = health(survey, store);
     out.write_all(&above)?;
-    let taken = above.iter().filter(|byte| **byte == b'\n').count() + health.len() + 1;
+    // Behind the last line's end there is one more piece: that counts the blank line.
+    let taken = above.split(|byte| *byte == b'\n').count() + health.len();
     topics(survey, LINES.saturating_sub(taken + 2), out)?;
     writeln!(out)?;
     health.iter().try_for_each(|(name, value)| line(out, name, value))
