@@ -180,7 +180,7 @@ fn check_batch(bytes: &[u8], rest: &[u8]) {
     let mut choices = Choices { rest };
     let (protection, placed) = (choices.protection(), choices.placed());
     let input = Input::choose(&mut choices);
-    let sys_flag = SysFlag::new(input.sys_flag & !TRANSACTION);
+    let sys_flag = SysFlag::new(input.sys_flag & !(TRANSACTION | INNER_BATCH));
     let message = Message { sys_flag, inner_base: None, ..input.message() };
     let Ok(needed) = batch.encoded_len(input.to(), &message, protection) else { return };
     let mut out = vec![0xEE; usize::try_from(needed).expect("little more than the members")];
@@ -442,3 +442,5 @@ const SEGMENT_LEN: usize = 4096;
 /// Bytes left in the segment, where there is none.
 const REST: u64 = 1 << 20;
 const TRANSACTION: u32 = 0xC;
+/// Of a record that is several messages, which no member of a batch is.
+const INNER_BATCH: u32 = 0x80;

@@ -4,7 +4,9 @@
 use core::fmt;
 
 use crate::record::Parts;
-use crate::{Destination, EncodeError, Encoded, Message, Protection, TransactionType, length_u64};
+use crate::{
+    Destination, EncodeError, Encoded, Message, Protection, SysFlag, TransactionType, length_u64,
+};
 
 /// A batch as the client encodes it (`MessageDecoder.encodeMessages`): members one behind the
 /// other, each with its lengths, flag, body and properties.
@@ -88,10 +90,20 @@ impl<'a> Batch<'a> {
         if message.sys_flag.transaction_type() != TransactionType::None {
             return Err(BatchError::Transactional);
         }
+        if message.sys_flag.has(SysFlag::INNER_BATCH) {
+            return Err(BatchError::InnerBatch);
+        }
         for (index, BatchMember { flag, properties, body }) in (0..).zip(self.members()) {
-            let prepared_transaction_offset = 0;
+            let (prepared_transaction_offset, inner_base) = (0, None);
             give(
-                &Message { flag, prepared_transaction_offset, properties, body, ..*message },
+                &Message {
+                    flag,
+                    prepared_transaction_offset,
+                    inner_base,
+                    properties,
+                    body,
+                    ..*message
+                },
                 index,
             )?;
         }
@@ -228,6 +240,8 @@ pub enum BatchError {
         /// Why.
         error: EncodeError,
     },
+    /// The flag says that each record holds several messages, which a member does not.
+    InnerBatch,
     /// A member's length is negative, reaches past the member or the batch, or does not add up with
     /// the others.
     Member {
@@ -254,6 +268,7 @@ impl fmt::Display for BatchError {
                 write!(f, "the batch's records need {needed} bytes, the buffer has {available}")
             }
             Self::Empty => f.write_str("a batch without members"),
+            Self::InnerBatch => f.write_str("a batch has no inner batches as members"),
             Self::Encode { index, error } => write!(f, "member {index} of the batch: {error}"),
             Self::Member { index, field, at } => {
                 write!(f, "member {index} of the batch: {field:?} at byte {at} does not hold")
@@ -288,7 +303,7 @@ const _: () = assert!(length_u64(FIXED_LEN) == 22, "five 32-bit fields and a 16-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Frame, LogOffset, Placed, QueueId, QueueOffset, SysFlag, Topic, decode};
+    use crate::{Frame, LogOffset, Placed, QueueId, QueueOffset, Topic, decode};
     use std::vec;
     use std::vec::Vec;
 
@@ -400,6 +415,9 @@ mod tests {
         let prepared = Message { sys_flag: SysFlag::new(4), ..Message::default() };
         let refused = batch.encoded_len(to(), &prepared, Protection::Body).unwrap_err();
         assert_eq!(refused, BatchError::Transactional);
+        let inner = Message { sys_flag: SysFlag::new(0x80), ..Message::default() };
+        let refused = batch.encoded_len(to(), &inner, Protection::Body).unwrap_err();
+        assert_eq!(refused, BatchError::InnerBatch);
         let shared = vec![b'x'; 32_766];
         let long = Message { properties: &shared, ..Message::default() };
         let refused = batch.encoded_len(to(), &long, Protection::Body).unwrap_err();

@@ -304,7 +304,7 @@ proptest! {
             .collect();
         prop_assert_eq!(&read, &members);
 
-        let sys_flag = SysFlag::new(input.numbers.2 & !0xC);
+        let sys_flag = SysFlag::new(input.numbers.2 & !0x8C);
         let shared = Message { sys_flag, inner_base: None, properties: b"", ..input.message() };
         let mut out = vec![0xEE; 1 << 14];
         let encoded = encode_batch(input.to(), &shared, &batch, input.protection, &mut out);

@@ -337,6 +337,8 @@ impl Shared {
         if unit.base.is_some_and(|base| base != next) {
             return Ok(None);
         }
+        let behind = next.checked_add(unit.slots).filter(|behind| *behind <= LogOffset::MAX.get());
+        let behind = behind.ok_or(AppendError::OffsetsExhausted)?;
         if blank.is_some() || tail.active.is_none() {
             tail.roll(blank);
             self.adopt(&tail);
@@ -354,7 +356,7 @@ impl Shared {
             store_timestamp: appended.store_timestamp,
         });
         tail.store(bytes, appended.offset);
-        queue.state.next.store(next + unit.slots, Ordering::Relaxed);
+        queue.state.next.store(behind, Ordering::Relaxed);
         tail.last_store = appended.store_timestamp;
         tail.wrote = appended.end();
         tail.last = Some(last);

@@ -130,6 +130,13 @@ pub enum OpenError {
         /// The file that should be there.
         path: PathBuf,
     },
+    /// Segments are missing at the log's end: an earlier run had proven it durable beyond.
+    MissingEnd {
+        /// The first file that should be there.
+        path: PathBuf,
+        /// Where the log ended at least.
+        proven: LogOffset,
+    },
     /// The options contradict each other or the strategy.
     Options {
         /// What is wrong and what would be right.
@@ -168,6 +175,12 @@ impl fmt::Display for OpenError {
                 let path = path.display();
                 write!(f, "segment {path} is missing between two others: restore it, or repair")
             }
+            Self::MissingEnd { path, proven } => write!(
+                f,
+                "segment {} is missing: the log was durable up to offset {proven}; restore it, or \
+                 move recovery-point.0 and .1 out of the store to go on without",
+                path.display()
+            ),
             Self::Options { reason } => f.write_str(reason),
             Self::System(error) => error.fmt(f),
             Self::UnknownFile { path } => write!(
@@ -251,7 +264,7 @@ pub enum AppendError {
     Encode(EncodeError),
     /// The queue handle is another log's.
     ForeignQueue,
-    /// The log's last offset was reached.
+    /// The log's last offset was reached, or the queue's.
     OffsetsExhausted,
     /// An earlier write or sync failed.
     Poisoned(Poison),
@@ -278,7 +291,9 @@ impl fmt::Display for AppendError {
             Self::Closed => f.write_str("the log is closed"),
             Self::Encode(error) => error.fmt(f),
             Self::ForeignQueue => f.write_str("the queue belongs to another log"),
-            Self::OffsetsExhausted => f.write_str("the log has reached its last offset"),
+            Self::OffsetsExhausted => {
+                f.write_str("the log or the queue has reached its last offset")
+            }
             Self::Poisoned(poison) => poison.fmt(f),
             Self::Segment(error) => write!(f, "no room for the next segment: {error}"),
             Self::SegmentNotReady => f.write_str("the next segment was not ready in time"),

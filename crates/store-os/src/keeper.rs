@@ -30,10 +30,11 @@ impl Records {
 
     /// Writes both; only for a point below `flushed`.
     pub(crate) fn write(&mut self, point: &RecoveryPoint, durably: bool) -> Result<(), Error> {
-        self.checkpoint.write(point.last.as_ref(), durably)?;
+        // Each is of use without the other.
+        let checkpoint = self.checkpoint.write(point.last.as_ref(), durably);
         self.points.save(point, durably)?;
         self.written = point.upto;
-        Ok(())
+        checkpoint
     }
 }
 
@@ -49,8 +50,7 @@ impl CheckpointFile {
     /// RocketMQ walk the whole log.
     pub(crate) fn load(root: &Path) -> Self {
         let path = root.join("checkpoint");
-        let found = std::fs::read(&path).ok().and_then(|bytes| Checkpoint::decode(&bytes).ok());
-        Self { path, others: Others::of(&found.unwrap_or_default()) }
+        Self { others: Others::of(&read_checkpoint(&path).unwrap_or_default()), path }
     }
 
     pub(crate) fn others(&self) -> Others {
@@ -76,6 +76,14 @@ impl CheckpointFile {
         };
         write().map_err(|error| Error::from_std(Op::Write, &self.path, &error))
     }
+}
+
+/// The fields, if there is such a file and it has them.
+fn read_checkpoint(path: &Path) -> Option<Checkpoint> {
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mut bytes = [0; Checkpoint::LEN];
+    File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
+    Checkpoint::decode(&bytes).ok()
 }
 
 /// A point that waits until all that it counts is flushed.

@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 
 use store_core::{LogOffset, SegmentName};
 
-use crate::directory::sync_directory;
 use crate::error::{Error, Op, OpenError};
 use crate::options::LogOptions;
 
-/// The segments by their first offset. Last ones without a byte are what a crash leaves between
-/// creating a file and giving it its length: they are removed.
-pub(crate) fn list(
-    directory: &Path,
-    options: &LogOptions,
-) -> Result<Vec<(LogOffset, PathBuf)>, OpenError> {
+/// The segments by their first offset, and last ones without a byte: what a crash leaves between
+/// creating a file and giving it its length.
+pub(crate) fn list(directory: &Path, options: &LogOptions) -> Result<Listed, OpenError> {
     let listing = |error: &std::io::Error| Error::from_std(Op::List, directory, error);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(|error| listing(&error))? {
@@ -32,9 +28,9 @@ pub(crate) fn list(
     let expected = options.segment_size.bytes();
     let mut lengths: Vec<u64> =
         names.iter().map(|(_, path)| length(path)).collect::<Result<_, _>>()?;
+    let mut empty = Vec::new();
     while let Some((_, path)) = names.pop_if(|_| lengths.pop_if(|last| *last == 0).is_some()) {
-        std::fs::remove_file(&path).map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
-        sync_directory(directory)?;
+        empty.push(path);
     }
     for ((_, path), found) in names.iter().zip(lengths) {
         if found != expected {
@@ -52,9 +48,12 @@ pub(crate) fn list(
         Some((start, path)) if options.segment_size.position_of(*start) != 0 => {
             Err(OpenError::UnknownFile { path: path.clone() })
         }
-        _ => Ok(names),
+        _ => Ok((names, empty)),
     }
 }
+
+/// Segments by their first offset, and empty files behind them, the last one first.
+pub(crate) type Listed = (Vec<(LogOffset, PathBuf)>, Vec<PathBuf>);
 
 fn length(path: &Path) -> Result<u64, Error> {
     std::fs::metadata(path)

@@ -91,7 +91,7 @@ impl Log {
         options.resolve(&strategy, can_map)?;
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
-        let checkpoint = CheckpointFile::load(root);
+        let checkpoint = CheckpointFile::load(directory.root());
         let recovered = recover(&directory, &options, checkpoint.others(), (id, &queues))?;
         directory.mark_in_use()?;
         let recovery = recovered.report;

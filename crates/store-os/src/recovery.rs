@@ -1,9 +1,12 @@
 //! Reopening: what is really there, where it ends, and the durable cut behind it.
 
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store_core::{Invalid, LogOffset, Nanos, TimestampMs};
+use store_core::{
+    DecodeError, Invalid, LogOffset, Nanos, PROBE_LEN, SegmentName, TimestampMs, record_at,
+};
 
 use crate::append::{Appended, Queues};
 use crate::clock::{monotonic, wall};
@@ -16,7 +19,9 @@ use crate::recovery_point::{Others, PointFiles, READ_AGAIN, RecoveryPoint};
 use crate::segment::Segment;
 use crate::segment_scan::{ClockStep, Scanned, Tally, scan_segments};
 use crate::set_aside::set_aside_range;
-use crate::walk::{Resync, Walked, Walker, behind, is_whole};
+use crate::walk::{
+    FOREIGN_RECORDS, Found, Resync, Walked, Walker, behind, is_whole, whole_but_for_the_property,
+};
 
 /// What opening a log found and did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -71,7 +76,7 @@ pub(crate) fn recover(
     others: Others,
     (id, queues): (u64, &Queues),
 ) -> Result<Recovered, OpenError> {
-    let names = list(directory.segments(), options)?;
+    let (names, empty) = list(directory.segments(), options)?;
     let start = names.first().map_or(LogOffset::ZERO, |(start, _)| *start);
     let (points, found) = PointFiles::load(directory.root());
     let mut walker = Walker::new(options.protection);
@@ -84,7 +89,7 @@ pub(crate) fn recover(
     for mark in known.iter().flat_map(|known| &known.queues) {
         queues.found(id, &mark.topic, mark.id, mark.next);
     }
-    let is_known = known.is_some();
+    let is_erased = known.as_ref().is_some_and(|known| known.is_erased);
     // Little is read whole all the same: it costs nothing, and shows damage early.
     let known = known.filter(|known| READ_AGAIN < known.upto.since(start));
     let from = known.as_ref().map_or(start, |known| known.upto);
@@ -95,8 +100,9 @@ pub(crate) fn recover(
         id,
         queues,
         points,
-        is_known,
+        is_erased,
         proven,
+        proven_here: None,
         saved: monotonic(),
         tally: Tally::behind(known.and_then(|known| known.last)),
         segments: Vec::new(),
@@ -108,10 +114,10 @@ pub(crate) fn recover(
     }
     let rest = &names[scan.segments.len()..];
     match scan_segments(rest, from, options, |scanned| scan.take(scanned)) {
-        Ok(()) => scan.finish(start, from, &mut walker),
+        Ok(()) => scan.finish(start, from, &empty, &mut walker),
         Err(error) => {
             if error == OpenError::Interrupted {
-                scan.save()?;
+                scan.save();
             }
             Err(error)
         }
@@ -138,10 +144,12 @@ struct Scan<'a> {
     id: u64,
     queues: &'a Queues,
     points: PointFiles,
-    /// Whether there is a recovery point of this log.
-    is_known: bool,
+    /// Whether nothing stands behind the log's end that an earlier cut did not erase.
+    is_erased: bool,
     /// Up to where an earlier run had proven the log.
     proven: Option<LogOffset>,
+    /// The end of the last whole segment that this scan has proven.
+    proven_here: Option<LogOffset>,
     /// When a recovery point was last written.
     saved: Nanos,
     tally: Tally,
@@ -156,6 +164,7 @@ impl Scan<'_> {
         let end = segment.end();
         let path = segment.path().to_owned();
         self.segments.push(segment);
+        self.retire_oldest();
         if self.torn.is_some() {
             return Ok(());
         }
@@ -178,36 +187,39 @@ impl Scan<'_> {
                     found,
                 })));
             }
-            Walked::Blank { .. } | Walked::Stopped { .. } => self.keep()?,
+            Walked::Blank { .. } | Walked::Stopped { .. } => self.keep(end),
         }
         Ok(())
     }
 
-    /// A whole segment was proven. In a long scan this is kept, so that the next open goes on from
-    /// here if this one is interrupted; and old segments give their descriptors back, of which a
-    /// process may have fewer than a long log has segments.
-    fn keep(&mut self) -> Result<(), OpenError> {
+    /// Old segments give their descriptors back, of which a process may have fewer than a long log
+    /// has segments.
+    fn retire_oldest(&mut self) {
         if let Some(older) = self.segments.len().checked_sub(OPEN_SEGMENTS + 1)
             && let Some(retired) = self.segments[older].retired(false)
         {
             self.segments[older] = retired;
         }
-        if SAVE_EACH <= monotonic().since(self.saved) {
-            self.save()?;
-            self.saved = monotonic();
-        }
-        Ok(())
     }
 
-    /// Writes a point at the end of the segments taken so far, which are all whole.
-    fn save(&mut self) -> Result<(), Error> {
-        let Some(end) = self.segments.last().map(Segment::end) else { return Ok(()) };
-        if self.torn.is_none() {
-            let size = self.options.segment_size;
-            let point = RecoveryPoint::new(size, self.others, end, self.tally.last, self.queues);
-            self.points.save(&point, false)?;
+    /// A whole segment was proven. In a long scan this is written down, so that the next open goes
+    /// on from here if this one is killed.
+    fn keep(&mut self, end: LogOffset) {
+        self.proven_here = Some(end);
+        if SAVE_EACH <= monotonic().since(self.saved) {
+            self.save();
+            self.saved = monotonic();
         }
-        Ok(())
+    }
+
+    /// Writes a point at the end of the segments taken so far, which are all whole. A failure only
+    /// makes the next open read more.
+    fn save(&mut self) {
+        let Some(end) = self.proven_here else { return };
+        let size = self.options.segment_size;
+        let point = RecoveryPoint::new(size, self.others, end, self.tally.last, self.queues);
+        let point = RecoveryPoint { is_erased: self.is_erased, ..point };
+        let _ = self.points.save(&point, false);
     }
 
     /// Cuts what is torn, and makes the last segment ready for appends.
@@ -215,8 +227,10 @@ impl Scan<'_> {
         mut self,
         start: LogOffset,
         scanned_from: LogOffset,
+        empty: &[PathBuf],
         walker: &mut Walker,
     ) -> Result<Recovered, OpenError> {
+        self.check_end()?;
         let unclean = self.directory.was_abandoned();
         let last_end = self.segments.last().map_or(LogOffset::ZERO, Segment::end);
         let mut report = Recovery {
@@ -240,6 +254,9 @@ impl Scan<'_> {
                 report.set_aside_bytes = cut.set_aside_bytes;
             }
         }
+        for path in empty {
+            remove(path, self.directory)?;
+        }
         let Self { options, tally, mut segments, points, .. } = self;
         let mut recovered = Recovered {
             report,
@@ -261,6 +278,18 @@ impl Scan<'_> {
         Ok(recovered)
     }
 
+    /// Makes sure that no segment is missing at the end of what an earlier run had proven.
+    fn check_end(&self) -> Result<(), OpenError> {
+        let end = self.segments.last().map_or(LogOffset::ZERO, Segment::end);
+        match self.proven {
+            Some(proven) if end < proven => {
+                let path = self.directory.segments().join(SegmentName::new(end).as_str());
+                Err(OpenError::MissingEnd { path, proven })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes sure that nothing valid lies behind the torn place but what was cut before, then
     /// overwrites what lies there with zeroes, and removes the segments behind it, which are all
     /// zero then. What should not be torn is copied first.
@@ -275,17 +304,17 @@ impl Scan<'_> {
         }
         let behind = Behind::look(&self.segments[torn.index..], &cuts, torn, walker)?;
         let last_store = self.tally.last.map(|last| last.store_timestamp);
-        // A log that has a recovery point was never cut without erasing.
+        // A log of ours was never cut without erasing.
         let is_stale = behind.records > 0
-            && !self.is_known
+            && !self.is_erased
             && !behind.gave_up
             && last_store.is_some_and(|last| behind.latest.is_some_and(|latest| latest < last));
         let segment = &self.segments[torn.index];
-        if (behind.records > 0 && !is_stale)
-            || behind.gave_up
-            || is_of_another_place(segment, torn)?
-        {
+        if (behind.records > 0 && !is_stale) || behind.gave_up {
             return Err(behind.damage(segment, torn));
+        }
+        if let Some(refused) = self.understood_otherwise(torn, &cuts, walker)? {
+            return Err(refused);
         }
         // A log that was closed has nothing in segments behind its last record. (Behind it in its
         // own segment it may: RocketMQ cuts a torn tail without overwriting it.)
@@ -296,7 +325,10 @@ impl Scan<'_> {
         {
             return Err(OpenError::UnknownFile { path: segment.path().to_owned() });
         }
-        let is_expected = !is_stale && self.proven.is_none_or(|upto| upto <= torn.at);
+        let is_expected = !is_stale
+            && self.proven.is_none_or(|upto| upto <= torn.at)
+            && cuts.iter().skip(1).all(Option::is_none)
+            && looks_torn(segment, torn)?;
         let mut cut = Cut { stale_records: behind.records, ..Cut::default() };
         for (range, segment) in cuts.iter().zip(&self.segments[torn.index..]) {
             let Some((from, to)) = *range else { continue };
@@ -310,11 +342,40 @@ impl Scan<'_> {
         // The segment with the torn place stays, as the active one. Those behind it go from the
         // last on, each durably, so that a crash in between leaves no gap.
         for empty in self.segments.drain(torn.index + 1..).rev() {
-            std::fs::remove_file(empty.path())
-                .map_err(|error| Error::from_std(Op::Remove, empty.path(), &error))?;
-            sync_directory(self.directory.segments())?;
+            remove(empty.path(), self.directory)?;
         }
         Ok(cut)
+    }
+
+    /// Whether the torn place or a segment behind it holds what is no torn tail though no valid
+    /// record lies behind: whole records that say that they stand elsewhere, which a segment under a
+    /// wrong name begins with, or several that are whole but for their CRC32 property.
+    fn understood_otherwise(
+        &self,
+        torn: Torn,
+        data: &[Option<(LogOffset, LogOffset)>],
+        walker: &mut Walker,
+    ) -> Result<Option<OpenError>, Error> {
+        for (segment, data) in self.segments[torn.index..].iter().zip(data) {
+            let Some((from, _)) = *data else { continue };
+            walker.forget();
+            let Found::Invalid(found) = walker.step(segment, from, segment.end())? else {
+                continue;
+            };
+            let whole = match found {
+                Invalid::Place { .. } if is_whole(segment, from, segment.end())? => 1,
+                Invalid::RecordCrc { .. } => {
+                    whole_but_for_the_property(segment, from, segment.end())?
+                }
+                _ => 0,
+            };
+            let is_elsewhere = matches!(found, Invalid::Place { .. }) && whole > 0;
+            if is_elsewhere || whole >= FOREIGN_RECORDS {
+                let here = Torn { at: from, found, ..torn };
+                return Ok(Some(Behind::default().damage(segment, here)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -397,11 +458,38 @@ impl Behind {
     }
 }
 
-/// Whether a whole record stands at the torn place that says that it belongs elsewhere: a segment
-/// under a wrong name begins with one, a torn tail does not.
-fn is_of_another_place(segment: &Segment, torn: Torn) -> Result<bool, Error> {
-    let may_be = matches!(torn.found, Invalid::Place { .. });
-    Ok(may_be && is_whole(segment, torn.at, segment.end())?)
+/// Whether the torn place is what a write leaves that did not come to its end: space that was never
+/// written, or a record that begins where it says it does, with lengths that can be.
+fn looks_torn(segment: &Segment, torn: Torn) -> Result<bool, Error> {
+    if matches!(
+        torn.found,
+        Invalid::Unwritten | Invalid::Decode(DecodeError::BadMagic { found: 0 })
+    ) {
+        return Ok(true);
+    }
+    if matches!(torn.found, Invalid::Decode(DecodeError::NegativeLength { .. })) {
+        return Ok(false);
+    }
+    let mut probe = [0; PROBE_LEN];
+    let len =
+        usize::try_from(segment.end().since(torn.at)).map_or(PROBE_LEN, |rest| rest.min(PROBE_LEN));
+    segment.read(&mut probe[..len], torn.at)?;
+    // Of the place a part may be missing, and is zero then.
+    let place = torn.at.get().to_be_bytes();
+    let stored = &probe[PROBE_LEN - place.len()..];
+    let is_partial = stored.iter().zip(place).all(|(found, right)| *found == 0 || *found == right);
+    Ok(is_partial
+        && matches!(torn.found, Invalid::Decode(_) | Invalid::Place { .. })
+        && has_record_magic(&probe)
+        || record_at(&probe, torn.at))
+}
+
+/// Whether a record of either version begins so.
+fn has_record_magic(probe: &[u8; PROBE_LEN]) -> bool {
+    let place = LogOffset::new(u64::from_be_bytes(
+        *probe.last_chunk().expect("the probe ends in the place"),
+    ));
+    record_at(probe, place)
 }
 
 /// The latest store time, unless the clock has since been set back by more than a moment: new
@@ -414,6 +502,8 @@ fn not_ahead(latest: Option<TimestampMs>) -> TimestampMs {
 
 /// Writes zeroes over `from..to` and makes them durable.
 fn overwrite(segment: &Segment, from: LogOffset, to: LogOffset) -> Result<(), Error> {
+    // One descriptor: what the writes did wrong, its sync tells.
+    let segment = segment.opened()?;
     let zeroes = vec![0; WINDOW];
     let mut at = from;
     while at < to {
@@ -422,6 +512,12 @@ fn overwrite(segment: &Segment, from: LogOffset, to: LogOffset) -> Result<(), Er
         at = behind(at, store_core::length_u64(len));
     }
     segment.sync(from, to)
+}
+
+/// Removes an empty segment durably.
+fn remove(path: &Path, directory: &Directory) -> Result<(), Error> {
+    std::fs::remove_file(path).map_err(|error| Error::from_std(Op::Remove, path, &error))?;
+    sync_directory(directory.segments())
 }
 
 /// Segments whose descriptors stay open behind the scan.

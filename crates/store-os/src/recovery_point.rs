@@ -18,6 +18,9 @@ use crate::error::{Error, Op};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RecoveryPoint {
     pub(crate) segment_size: SegmentSize,
+    /// Whether nothing stands behind the log's end that an earlier cut did not erase: a recovery came
+    /// to its end since. Not so for a point of a scan that still goes on.
+    pub(crate) is_erased: bool,
     /// What the checkpoint file held of others: another owner of the log changes it.
     pub(crate) others: Others,
     /// A record's first byte, or the log's end: all before it is covered by a successful sync.
@@ -72,7 +75,7 @@ pub(crate) struct QueueMark {
 }
 
 impl RecoveryPoint {
-    /// Takes the queues' marks.
+    /// Takes the queues' marks, in a log that was recovered.
     pub(crate) fn new(
         segment_size: SegmentSize,
         others: Others,
@@ -80,7 +83,8 @@ impl RecoveryPoint {
         last: Option<Appended>,
         queues: &Queues,
     ) -> Self {
-        Self { segment_size, others, upto, last, queues: queues.marks() }
+        let queues = queues.marks();
+        Self { segment_size, is_erased: true, others, upto, last, queues }
     }
 
     /// Whether the log that the point was taken of is the one that is there: the record before the
@@ -128,6 +132,7 @@ impl RecoveryPoint {
         out.extend(0_u32.to_be_bytes());
         out.extend(sequence.to_be_bytes());
         out.extend(self.segment_size.get().to_be_bytes());
+        out.extend(u32::from(self.is_erased).to_be_bytes());
         out.extend(self.others.logics_msg_timestamp.get().to_be_bytes());
         out.extend(self.others.index_msg_timestamp.get().to_be_bytes());
         out.extend(self.others.master_flushed_offset.to_be_bytes());
@@ -168,6 +173,11 @@ impl RecoveryPoint {
         let mut fields = Fields { rest: covered.get(LENGTH.end..)? };
         let sequence = fields.u64()?;
         let segment_size = SegmentSize::new(u64::from(fields.u32()?)).ok()?;
+        let is_erased = match fields.u32()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let others = Others {
             logics_msg_timestamp: TimestampMs::new(fields.i64()?),
             index_msg_timestamp: TimestampMs::new(fields.i64()?),
@@ -185,10 +195,11 @@ impl RecoveryPoint {
             let len = usize::from(u16::from_be_bytes(fields.take()?));
             let topic = fields.rest.split_off(..len)?.into();
             let id = QueueId::new(i32::from_be_bytes(fields.take()?));
-            queues.push(QueueMark { topic, id, next: fields.u64()? });
+            let next = fields.u64().filter(|next| *next <= LogOffset::MAX.get())?;
+            queues.push(QueueMark { topic, id, next });
         }
         let last = Some(last).filter(|last| last.offset != NO_RECORD);
-        Some((sequence, Self { segment_size, others, upto, last, queues }))
+        Some((sequence, Self { segment_size, is_erased, others, upto, last, queues }))
     }
 }
 
@@ -231,10 +242,8 @@ impl PointFiles {
     /// A file that cannot be read counts as none: it would only have saved reading.
     pub(crate) fn load(root: &Path) -> (Self, Vec<RecoveryPoint>) {
         let paths = NAMES.map(|name| root.join(name));
-        let mut found: Vec<(u64, RecoveryPoint)> = paths
-            .iter()
-            .filter_map(|path| RecoveryPoint::decode(&std::fs::read(path).ok()?))
-            .collect();
+        let mut found: Vec<(u64, RecoveryPoint)> =
+            paths.iter().filter_map(|path| RecoveryPoint::decode(&read_point(path)?)).collect();
         found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let sequence = found.first().map_or(0, |(sequence, _)| *sequence);
         (Self { paths, sequence }, found.into_iter().map(|(_, point)| point).collect())
@@ -286,6 +295,21 @@ fn check_decoding(bytes: &[u8]) {
     assert!(point.last.is_none() || bytes.starts_with(&again), "{point:?} has other bytes");
 }
 
+/// What a point's own length says of a file, if that is one.
+fn read_point(path: &Path) -> Option<Vec<u8>> {
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let file = File::open(path).ok()?;
+    let mut head = [0; LENGTH.end];
+    file.read_exact_at(&mut head, 0).ok()?;
+    let len = u64::from(u32::from_be_bytes(*head[LENGTH].first_chunk()?));
+    if found.len() < len || LONGEST < len {
+        return None;
+    }
+    let mut bytes = vec![0; usize::try_from(len).ok()?];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Some(bytes)
+}
+
 /// How many bytes of a log that was closed are read again all the same: a log of no more than this
 /// is read whole whenever it is opened.
 pub(crate) const READ_AGAIN: u64 = 16 << 20;
@@ -293,8 +317,10 @@ pub(crate) const READ_AGAIN: u64 = 16 << 20;
 const NAMES: [&str; 2] = ["recovery-point.0", "recovery-point.1"];
 const MAGIC: &[u8; 8] = b"FMPOINT1";
 const LENGTH: std::ops::Range<usize> = 8..12;
-const HEAD_LEN: usize = 84;
+const HEAD_LEN: usize = 88;
 const CRC_LEN: usize = 4;
+/// A point of some ten million queues; a longer one is not read.
+const LONGEST: u64 = 1 << 30;
 /// Stands for the last record of a log without one.
 const NO_RECORD: LogOffset = LogOffset::new(u64::MAX);
 const _: () = assert!(length_u64(MAGIC.len()) == 8, "the length stands behind it");
@@ -314,16 +340,18 @@ mod tests {
             |topic: &[u8], id, next| QueueMark { topic: topic.into(), id: QueueId::new(id), next };
         RecoveryPoint {
             segment_size: SegmentSize::new(65536).unwrap(),
+            is_erased: true,
             others: Others { master_flushed_offset: -1, ..Others::default() },
             upto: LogOffset::new(upto),
             last: Some(last),
-            queues: vec![mark(b"orders", 0, 8), mark(&[b't'; 255], -1, u64::MAX)],
+            queues: vec![mark(b"orders", 0, 8), mark(&[b't'; 255], -1, u64::MAX >> 1)],
         }
     }
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let empty = RecoveryPoint { last: None, queues: Vec::new(), ..point(100) };
+        let empty =
+            RecoveryPoint { is_erased: false, last: None, queues: Vec::new(), ..point(100) };
         for point in [point(1000), empty] {
             let bytes = point.encode(9);
             assert_eq!(RecoveryPoint::decode(&bytes), Some((9, point.clone())));

@@ -16,7 +16,7 @@ use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
 use crate::map::{FileMap, FileWriter};
 use crate::options::{Io, LogOptions, Preallocate};
-use crate::walk::{Source, data_parts};
+use crate::walk::{Source, next_data};
 
 /// A segment's file and, while it takes mapped appends, its map.
 ///
@@ -154,6 +154,18 @@ impl Segment {
         }
     }
 
+    /// The same segment with its descriptor open, for several calls on one.
+    pub(crate) fn opened(&self) -> Result<Self, Error> {
+        Ok(Self {
+            start: self.start,
+            size: self.size,
+            path: self.path.clone(),
+            file: Some(self.file()?),
+            map: None,
+            faults: self.faults.clone(),
+        })
+    }
+
     /// The same segment without its map and, unless it `keeps_file`, without its descriptor; `None`
     /// if it has neither to give back.
     pub(crate) fn retired(&self, keeps_file: bool) -> Option<Self> {
@@ -244,10 +256,10 @@ impl Source for Segment {
         Self::read(self, out, at)
     }
 
-    fn data(&self, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>> {
+    fn next_data(&self, from: LogOffset, to: LogOffset) -> Option<Range<LogOffset>> {
         match self.file() {
-            Ok(file) => data_parts(&file, self.start, from, to),
-            Err(_) => std::iter::once(from..to).collect(),
+            Ok(file) => next_data(&file, self.start, from, to),
+            Err(_) => (from < to).then_some(from..to),
         }
     }
 }

@@ -33,7 +33,24 @@ pub(crate) fn set_aside_range(
     let directory = set_aside_directory(segments)?;
     let name = SegmentName::new(segment.start);
     let (path, file) = create_new(&directory, &format!("{}.cut-{from}", name.as_str()))?;
-    let failed = |error: &std::io::Error| Error::from_std(Op::Write, &path, error);
+    let copied = copy(segment, from, to, &path, &file);
+    if copied.is_err() {
+        // Nothing was cut; a part of a copy is of no use to anybody.
+        let _ = std::fs::remove_file(&path);
+    }
+    copied?;
+    sync_directory(&directory)?;
+    Ok(path)
+}
+
+fn copy(
+    segment: &Segment,
+    from: LogOffset,
+    to: LogOffset,
+    path: &Path,
+    file: &File,
+) -> Result<(), Error> {
+    let failed = |error: &std::io::Error| Error::from_std(Op::Write, path, error);
     let mut buffer = vec![0; WINDOW];
     let mut at = from;
     while at < to {
@@ -42,9 +59,7 @@ pub(crate) fn set_aside_range(
         file.write_all_at(&buffer[..len], at.since(from)).map_err(|error| failed(&error))?;
         at = behind(at, length_u64(len));
     }
-    file.sync_all().map_err(|error| failed(&error))?;
-    sync_directory(&directory)?;
-    Ok(path)
+    file.sync_all().map_err(|error| failed(&error))
 }
 
 /// A new file of this name, or of this name and a number.

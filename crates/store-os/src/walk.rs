@@ -22,8 +22,8 @@ pub(crate) trait Source {
         true
     }
 
-    /// The parts of `from..to` that may hold other than zeroes, in order.
-    fn data(&self, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>>;
+    /// The first part of `from..to` that may hold other than zeroes.
+    fn next_data(&self, from: LogOffset, to: LogOffset) -> Option<Range<LogOffset>>;
 }
 
 /// What stands at a place.
@@ -185,8 +185,13 @@ impl Walker {
             self.budget = VAIN_FACTOR * (end.since(bad) + WINDOW);
         }
         let shape = Shape::read(source, bad, end)?;
-        let declared_end = shape.declared_end.filter(|_| shape.exact().is_none());
-        for likely in [shape.fields_end, declared_end].into_iter().flatten() {
+        // Where the two disagree, the nearer one passes over nothing if the other is right.
+        let mut likely = [shape.fields_end, shape.declared_end];
+        likely.sort_unstable();
+        if likely[0] == likely[1] {
+            likely[0] = None;
+        }
+        for likely in likely.into_iter().flatten() {
             match self.frame_at(source, likely, end)? {
                 Resync::Nothing => {}
                 found => return Ok(found),
@@ -202,7 +207,9 @@ impl Walker {
         end: LogOffset,
     ) -> Result<Resync, Error> {
         let mut blank = Resync::Nothing;
-        for part in source.data(from, end) {
+        let mut behind_part = from;
+        while let Some(part) = source.next_data(behind_part, end) {
+            behind_part = part.end;
             // A record's first bytes may be zeroes in a hole; its magic is not.
             let first = LogOffset::new(part.start.get().saturating_sub(length_u64(MAGIC.start)));
             let mut at = from.max(first);
@@ -267,7 +274,13 @@ impl Walker {
         from: LogOffset,
         to: LogOffset,
     ) -> Result<Option<LogOffset>, Error> {
-        for part in source.data(from, to).into_iter().rev() {
+        let mut next = from;
+        let parts = std::iter::from_fn(|| {
+            let part = source.next_data(next, to)?;
+            next = part.end;
+            Some(part)
+        });
+        for part in parts.collect::<Vec<_>>().into_iter().rev() {
             let mut upto = part.end;
             while part.start < upto {
                 let at = LogOffset::new(upto.get().saturating_sub(WINDOW)).max(part.start);
@@ -411,6 +424,21 @@ pub(crate) fn is_whole(source: &impl Source, at: LogOffset, end: LogOffset) -> R
     Ok(view.body_crc_matches() && source.is_readable(at, behind(at, length_u64(bytes.len()))))
 }
 
+/// How many records from `at` on are whole but for their CRC32 property, one behind the other: more
+/// than one, and they are another broker's, not torn.
+pub(crate) fn whole_but_for_the_property(
+    source: &impl Source,
+    at: LogOffset,
+    end: LogOffset,
+) -> Result<u64, Error> {
+    let mut count = 0;
+    Walker::new(Protection::Body).walk(source, at, end, &mut |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
 /// The first place in `window`, which begins at `at`, where a frame may begin.
 fn first_candidate(window: &[u8], at: LogOffset, end: LogOffset) -> Option<usize> {
     window.windows(PROBE_LEN).enumerate().find_map(|(index, bytes)| {
@@ -435,36 +463,30 @@ fn frame_len(head: &[u8]) -> Option<u64> {
     (magic == V1_MAGIC || magic == V2_MAGIC).then(|| u64::from(u32_at(head, TOTAL_SIZE.start)))
 }
 
-/// The parts of a file's `from..to` that the file system knows as written, by `lseek(SEEK_DATA)`;
-/// all of it where the file system does not know. `base` is the log offset of the file's first
-/// byte.
-pub(crate) fn data_parts(
+/// The first part of a file's `from..to` that the file system knows as written, by
+/// `lseek(SEEK_DATA)`; all of it where the file system does not know. `base` is the log offset of
+/// the file's first byte.
+pub(crate) fn next_data(
     file: &File,
     base: LogOffset,
     from: LogOffset,
     to: LogOffset,
-) -> Vec<Range<LogOffset>> {
-    let mut parts = Vec::new();
-    let mut at = from;
-    while at < to {
-        let data = match seek(file, SeekFrom::Data(at.since(base))) {
-            Ok(data) => behind(base, data),
-            Err(Errno::NXIO) => break,
-            Err(_) => at,
-        };
-        if to <= data {
-            break;
-        }
-        let hole = seek(file, SeekFrom::Hole(data.since(base)));
-        let hole = hole.map_or(to, |hole| behind(base, hole).min(to));
-        // A file that shrinks meanwhile has its end where the data was.
-        if hole <= data {
-            break;
-        }
-        parts.push(data..hole);
-        at = hole;
+) -> Option<Range<LogOffset>> {
+    if to <= from {
+        return None;
     }
-    parts
+    let data = match seek(file, SeekFrom::Data(from.since(base))) {
+        Ok(data) => behind(base, data),
+        Err(Errno::NXIO) => return None,
+        Err(_) => from,
+    };
+    if to <= data {
+        return None;
+    }
+    let hole = seek(file, SeekFrom::Hole(data.since(base)));
+    let hole = hole.map_or(to, |hole| behind(base, hole).min(to));
+    // A file that shrinks meanwhile has its end where the data was.
+    (data < hole).then_some(data..hole)
 }
 
 pub(crate) fn behind(at: LogOffset, len: u64) -> LogOffset {
@@ -493,6 +515,8 @@ const V1_MAGIC: u32 = Magic::Record(Version::V1).code();
 const V2_MAGIC: u32 = Magic::Record(Version::V2).code();
 const BLANK_MAGIC: u32 = Magic::Blank.code();
 
+/// So many records that are whole but for their CRC32 property are not torn.
+pub(crate) const FOREIGN_RECORDS: u64 = 2;
 /// How much is read at a time; longer records are read whole.
 const WINDOW: u64 = 1 << 20;
 /// How often a segment's bytes behind its first bad place may be read and checksummed in vain.
@@ -543,8 +567,8 @@ mod tests {
             Ok(())
         }
 
-        fn data(&self, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>> {
-            std::iter::once(from..to).collect()
+        fn next_data(&self, from: LogOffset, to: LogOffset) -> Option<Range<LogOffset>> {
+            (from < to).then_some(from..to)
         }
     }
 

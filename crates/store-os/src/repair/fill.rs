@@ -70,7 +70,9 @@ impl Contents<'_> {
         to: LogOffset,
     ) -> Result<(), Error> {
         let mut buffer = vec![0; CHUNK];
-        for part in source.data(from, to) {
+        let mut next = from;
+        while let Some(part) = source.next_data(next, to) {
+            next = part.end;
             let mut at = part.start;
             while at < part.end {
                 let len = usize::try_from(part.end.since(at)).unwrap_or(CHUNK).min(CHUNK);

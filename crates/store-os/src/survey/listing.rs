@@ -132,8 +132,8 @@ impl Listing {
 }
 
 impl Listing {
-    /// Up to where a recovery point proves the log, if there is one of this log.
-    pub(crate) fn proven(&self, protection: Protection) -> Option<LogOffset> {
+    /// The recovery point of this log, if there is one.
+    pub(crate) fn point(&self, protection: Protection) -> Option<RecoveryPoint> {
         let root = self.root.as_ref()?;
         let checkpoint = self.checkpoint.and_then(Result::ok).unwrap_or_default();
         let others = Others::of(&checkpoint);
@@ -143,7 +143,7 @@ impl Listing {
         let is_of = |point: &RecoveryPoint| {
             point.others == others && point.is_of(&names, self.size, protection)
         };
-        points.iter().find(|point| is_of(point)).map(|point| point.upto)
+        points.into_iter().find(is_of)
     }
 }
 

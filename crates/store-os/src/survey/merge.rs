@@ -53,9 +53,10 @@ pub(crate) fn merge(
     listing.segments.retain(|_| there.next().unwrap_or(false));
     let mut scans: Vec<SegmentScan> = scans.into_iter().flatten().collect();
     settle(&mut scans);
-    // A log that has a recovery point was never cut without erasing.
-    let proven = listing.proven(protection);
-    let stale = if proven.is_some() { None } else { stale_from(&scans) };
+    // A log of ours was never cut without erasing.
+    let point = listing.point(protection);
+    let is_erased = point.as_ref().is_some_and(|point| point.is_erased);
+    let stale = if is_erased { None } else { stale_from(&scans) };
     let stale_records = match stale {
         Some((index, from)) => cut_stale(&listing, &mut scans, protection, (index, from))?,
         None => Vec::new(),
@@ -73,7 +74,10 @@ pub(crate) fn merge(
         kind: FaultKind::UnknownFile,
     }));
     let (end, gaps) = (merger.end, merger.gaps);
-    let survey = Survey { proven, ..summary(&listing, scans, end, faults, locked) };
+    let survey = Survey {
+        proven: point.map(|point| point.upto),
+        ..summary(&listing, scans, end, faults, locked)
+    };
     Ok(Examined { survey, listing, bridges, tail, gaps })
 }
 

@@ -14,7 +14,9 @@ use super::segment_file::{DataParts, SegmentFile};
 use super::{Progress, QueueSurvey, SegmentSurvey, SurveyError, TopicSurvey};
 use crate::error::Error;
 use crate::segment_scan::ClockStep;
-use crate::walk::{Found, Resync, Walked, Walker, is_whole};
+use crate::walk::{
+    FOREIGN_RECORDS, Found, Resync, Walked, Walker, is_whole, whole_but_for_the_property,
+};
 
 /// What one segment holds.
 #[derive(Debug)]
@@ -33,7 +35,8 @@ pub(crate) struct Bad {
     pub(crate) to: LogOffset,
     pub(crate) found: String,
     pub(crate) unreadable: Option<Errno>,
-    /// A whole record that says that it stands elsewhere.
+    /// A whole record that says that it stands elsewhere, or several that are whole but for their
+    /// CRC32 property.
     pub(crate) is_foreign: bool,
     pub(crate) goes_on: Resync,
     /// Valid records before it, in its segment.
@@ -241,6 +244,9 @@ impl SegmentScan {
         let end = file.end();
         let is_foreign = match found {
             Some(Invalid::Place { .. }) => is_whole(file, from, end)?,
+            Some(Invalid::RecordCrc { .. }) => {
+                whole_but_for_the_property(file, from, end)? >= FOREIGN_RECORDS
+            }
             _ => false,
         };
         let goes_on = walker.resync(file, from, end)?;
@@ -330,13 +336,13 @@ mod tests {
     }
 
     impl DataParts for Flaky {
-        fn data_parts(
+        fn next_data(
             &self,
             _: LogOffset,
             from: LogOffset,
             to: LogOffset,
-        ) -> Vec<Range<LogOffset>> {
-            std::iter::once(from..to).collect()
+        ) -> Option<Range<LogOffset>> {
+            (from < to).then_some(from..to)
         }
     }
 

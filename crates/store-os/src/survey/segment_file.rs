@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use store_core::{LogOffset, SegmentSize, length_u64};
 
 use crate::error::{Error, Op};
-use crate::walk::{Source, behind, data_parts};
+use crate::walk::{Source, behind, next_data};
 
 /// A segment's file, opened `O_RDONLY`. Behind its end it reads as zeroes, and so does a sector
 /// that the device does not give, which is noted.
@@ -97,19 +97,29 @@ impl<F: FileExt + DataParts> Source for SegmentFile<F> {
         self.refusal(from, to).is_none()
     }
 
-    fn data(&self, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>> {
-        self.file.data_parts(self.start, from, to)
+    fn next_data(&self, from: LogOffset, to: LogOffset) -> Option<Range<LogOffset>> {
+        self.file.next_data(self.start, from, to)
     }
 }
 
 /// Where a file has data.
 pub(crate) trait DataParts {
-    fn data_parts(&self, base: LogOffset, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>>;
+    fn next_data(
+        &self,
+        base: LogOffset,
+        from: LogOffset,
+        to: LogOffset,
+    ) -> Option<Range<LogOffset>>;
 }
 
 impl DataParts for File {
-    fn data_parts(&self, base: LogOffset, from: LogOffset, to: LogOffset) -> Vec<Range<LogOffset>> {
-        data_parts(self, base, from, to)
+    fn next_data(
+        &self,
+        base: LogOffset,
+        from: LogOffset,
+        to: LogOffset,
+    ) -> Option<Range<LogOffset>> {
+        next_data(self, base, from, to)
     }
 }
 
