@@ -67,6 +67,9 @@ impl<'a> RecordView<'a> {
             .ok()
             .filter(|total| i32::try_from(*total).is_ok())
             .ok_or(DecodeError::TotalSizeTooLarge { declared: total })?;
+        if needed < SHORTEST {
+            return Err(DecodeError::TotalSizeTooSmall { declared: total });
+        }
         let available = bytes.len();
         let bytes = bytes.get(..needed).ok_or(DecodeError::Truncated {
             field: Field::TotalSize,
@@ -327,6 +330,9 @@ impl Prefix {
     }
 }
 
+/// A record of version 1 with IPv4 hosts and nothing of variable length.
+const SHORTEST: usize = 91;
+
 /// Where the fields of fixed place stand.
 pub(crate) mod field {
     use super::Range;
@@ -394,7 +400,7 @@ pub enum DecodeError {
         /// TOTALSIZE.
         declared: u32,
     },
-    /// A blank shorter than its own eight bytes.
+    /// A blank shorter than its own eight bytes, or a record shorter than its fixed fields.
     TotalSizeTooSmall {
         /// TOTALSIZE.
         declared: u32,
@@ -426,7 +432,7 @@ impl fmt::Display for DecodeError {
                 write!(f, "total size {declared} exceeds what a record can have")
             }
             Self::TotalSizeTooSmall { declared } => {
-                write!(f, "total size {declared} is below that of a blank")
+                write!(f, "total size {declared} is less than anything has")
             }
             Self::Truncated { field, at, needed, available } => {
                 write!(f, "{field:?} at byte {at} ends at {needed}, {available} bytes are there")
@@ -514,6 +520,8 @@ mod tests {
     fn each_length_field_is_checked() {
         check(&patched(4, &[0; 4]), DecodeError::BadMagic { found: 0 });
         check(&patched(0, &[0xFF; 4]), DecodeError::TotalSizeTooLarge { declared: u32::MAX });
+        check(&patched(0, &[0; 4]), DecodeError::TotalSizeTooSmall { declared: 0 });
+        check(&patched(0, &[0, 0, 0, 90]), DecodeError::TotalSizeTooSmall { declared: 90 });
         let negative = |field, at| DecodeError::NegativeLength { field, at, found: -1 };
         check(&patched(84, &[0xFF; 4]), negative(Field::BodyLength, 84));
         check(&patched(92, &[0xFF]), negative(Field::TopicLength, 92));

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store_core::{
-    DecodeError, Invalid, LogOffset, Nanos, PROBE_LEN, SegmentName, TimestampMs, record_at,
+    DecodeError, Invalid, LogOffset, Magic, Nanos, PROBE_LEN, SegmentName, TimestampMs, Version,
+    record_at,
 };
 
 use crate::append::{Appended, Queues};
@@ -459,37 +460,26 @@ impl Behind {
 }
 
 /// Whether the torn place is what a write leaves that did not come to its end: space that was never
-/// written, or a record that begins where it says it does, with lengths that can be.
+/// written, or the beginning of a record that says it stands here, with lengths that can be.
 fn looks_torn(segment: &Segment, torn: Torn) -> Result<bool, Error> {
-    if matches!(
-        torn.found,
-        Invalid::Unwritten | Invalid::Decode(DecodeError::BadMagic { found: 0 })
-    ) {
-        return Ok(true);
-    }
-    if matches!(torn.found, Invalid::Decode(DecodeError::NegativeLength { .. })) {
-        return Ok(false);
+    match torn.found {
+        Invalid::Unwritten => return Ok(true),
+        Invalid::Decode(DecodeError::NegativeLength { .. }) => return Ok(false),
+        _ => {}
     }
     let mut probe = [0; PROBE_LEN];
-    let len =
-        usize::try_from(segment.end().since(torn.at)).map_or(PROBE_LEN, |rest| rest.min(PROBE_LEN));
-    segment.read(&mut probe[..len], torn.at)?;
-    // Of the place a part may be missing, and is zero then.
+    let rest = usize::try_from(segment.end().since(torn.at)).unwrap_or(PROBE_LEN);
+    segment.read(&mut probe[..rest.min(PROBE_LEN)], torn.at)?;
+    // Completed by what would have come, it is a record's.
+    let written = probe.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let place = torn.at.get().to_be_bytes();
-    let stored = &probe[PROBE_LEN - place.len()..];
-    let is_partial = stored.iter().zip(place).all(|(found, right)| *found == 0 || *found == right);
-    Ok(is_partial
-        && matches!(torn.found, Invalid::Decode(_) | Invalid::Place { .. })
-        && has_record_magic(&probe)
-        || record_at(&probe, torn.at))
-}
-
-/// Whether a record of either version begins so.
-fn has_record_magic(probe: &[u8; PROBE_LEN]) -> bool {
-    let place = LogOffset::new(u64::from_be_bytes(
-        *probe.last_chunk().expect("the probe ends in the place"),
-    ));
-    record_at(probe, place)
+    Ok([Version::V1, Version::V2].into_iter().any(|version| {
+        let mut whole = [0; PROBE_LEN];
+        whole[MAGIC].copy_from_slice(&Magic::Record(version).code().to_be_bytes());
+        whole[PROBE_LEN - place.len()..].copy_from_slice(&place);
+        whole[..written].copy_from_slice(&probe[..written]);
+        record_at(&whole, torn.at)
+    }))
 }
 
 /// The latest store time, unless the clock has since been set back by more than a moment: new
@@ -520,6 +510,8 @@ fn remove(path: &Path, directory: &Directory) -> Result<(), Error> {
     sync_directory(directory.segments())
 }
 
+/// Where a record's magic stands.
+const MAGIC: std::ops::Range<usize> = 4..8;
 /// Segments whose descriptors stay open behind the scan.
 const OPEN_SEGMENTS: usize = 8;
 /// How much is overwritten at a time.

@@ -10,6 +10,7 @@ mod append;
 mod batch;
 mod faults;
 mod golden;
+mod hostile;
 mod kill;
 mod reader;
 mod recovery;

@@ -156,9 +156,14 @@ fn a_torn_tail_is_what_is_not_zero_behind_the_last_record() {
 fn space_that_was_never_written_is_no_fault() {
     let root = tempfile::tempdir().unwrap();
     let appended = abandoned(root.path(), 30);
+    // A segment that was made ahead; the allocator may not have come to it.
+    let behind = appended[29].end().get() / SEGMENT * SEGMENT + SEGMENT;
+    let ahead = segment(root.path(), behind);
+    if !ahead.exists() {
+        fs::write(ahead, vec![0; usize::try_from(SEGMENT).unwrap()]).unwrap();
+    }
     let found = look(root.path());
-    let ahead = found.segments.iter().filter(|segment| segment.records == 0).count();
-    assert!(ahead > 0, "no segment was made ahead: the test shows nothing");
+    assert_eq!(found.segments.last().map(|segment| segment.records), Some(0));
     assert_eq!((found.health(), found.end), (Health::Sound, appended[29].end()));
 }
 
