@@ -349,8 +349,8 @@ impl Scan<'_> {
     }
 
     /// Whether the torn place or a segment behind it holds what is no torn tail though no valid
-    /// record lies behind: whole records that say that they stand elsewhere, which a segment under a
-    /// wrong name begins with, or several that are whole but for their CRC32 property.
+    /// record lies behind: whole records that say that they stand elsewhere, which a segment under
+    /// a wrong name begins with, or several that are whole but for their CRC32 property.
     fn understood_otherwise(
         &self,
         torn: Torn,

@@ -18,8 +18,8 @@ use crate::error::{Error, Op};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RecoveryPoint {
     pub(crate) segment_size: SegmentSize,
-    /// Whether nothing stands behind the log's end that an earlier cut did not erase: a recovery came
-    /// to its end since. Not so for a point of a scan that still goes on.
+    /// Whether nothing stands behind the log's end that an earlier cut did not erase: a recovery
+    /// came to its end since. Not so for a point of a scan that still goes on.
     pub(crate) is_erased: bool,
     /// What the checkpoint file held of others: another owner of the log changes it.
     pub(crate) others: Others,
