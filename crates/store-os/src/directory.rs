@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, fcntl_lock, statfs};
+use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock, open, statfs};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
@@ -143,6 +143,9 @@ pub(crate) fn is_locked(root: &Path) -> bool {
     // Closing the file would drop a lock that this process has on it.
     let owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
     let Ok(found) = std::fs::metadata(&path) else { return false };
+    if !found.is_file() {
+        return false;
+    }
     if owned.contains(&(found.dev(), found.ino())) {
         return true;
     }
@@ -158,6 +161,17 @@ pub(crate) fn copies_on_write(path: &Path) -> Result<bool, Error> {
     Ok(COPY_ON_WRITE.iter().any(|magic| i128::from(found.f_type) == i128::from(*magic)))
 }
 
+/// The first bytes, 4 KiB at most, of a small file of a store; `None` if it is no regular file or
+/// cannot be read. A pipe of that name is not waited for.
+pub(crate) fn read_small(path: &Path) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(open(path, flags, Mode::empty()).ok()?);
+    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    file.take(SMALL).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// Makes a directory's entries durable: `fsync` of the directory.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
     File::open(path)
@@ -170,6 +184,8 @@ pub(crate) const SEGMENTS: &str = "commitlog";
 /// The file that says that a log is in use or was left without closing.
 pub(crate) const ABORT: &str = "abort";
 const LOCK: &str = "lock";
+/// What is read of a small file: RocketMQ's `checkpoint` has as much.
+const SMALL: u64 = 4096;
 
 /// What syncing a directory above the store may be refused with: no right to, read-only, or a file
 /// system without such a thing.

@@ -43,8 +43,8 @@ pub struct StoreReader {
 impl StoreReader {
     /// Opens the store at `root`, or the directory of segments, and stands at its first record.
     ///
-    /// Segments that an owner adds later are not seen. Without `segment_size` it is the length that
-    /// most segments have.
+    /// Segments that an owner adds later are not seen. Without `segment_size` it is found as
+    /// [`SurveyOptions::segment_size`](crate::SurveyOptions::segment_size) says.
     ///
     /// # Errors
     ///

@@ -37,8 +37,8 @@ pub(crate) use segment_file::SegmentFile;
 /// Make one with `SurveyOptions { …, ..SurveyOptions::default() }`.
 #[derive(Clone, Copy, Default)]
 pub struct SurveyOptions<'a> {
-    /// Size of each segment (`mappedFileSizeCommitLog`). Default `None`: the length that most
-    /// segments have.
+    /// Size of each segment (`mappedFileSizeCommitLog`). Default `None`: what the recovery point
+    /// says, or else the distance between the segments' names; of a single segment, its length.
     pub segment_size: Option<SegmentSize>,
     /// What is verified of each record. Default [`Protection::Record`].
     pub protection: Protection,
@@ -65,7 +65,8 @@ pub struct Survey {
     pub segment_size: SegmentSize,
     /// The first segment's first byte.
     pub start: LogOffset,
-    /// Where valid records end: behind the last one, or at its segment's end if a blank follows.
+    /// Where valid records end: behind the last one, or at its segment's end if a blank follows;
+    /// behind the missing segments where an owner had proven the log durable in such.
     pub end: LogOffset,
     /// Each segment that is there, in log order.
     pub segments: Vec<SegmentSurvey>,
@@ -214,7 +215,8 @@ pub enum FaultKind {
     /// The last file has no byte: what a crash leaves between making a file and giving it its
     /// length. Opening removes it.
     Empty,
-    /// The segments of the range are missing between two others; the path is the first one's.
+    /// The segments of the range are missing, between two others or behind the last one where an
+    /// owner had proven the log durable; the path is the first one's.
     MissingSegment,
     /// Valid records behind the log's end that are all older than the last one before it: left over
     /// from a cut that was not made durable (apache/rocketmq#10666). Opening cuts them.
@@ -230,6 +232,9 @@ pub enum FaultKind {
         /// What is wrong at the log's end.
         found: String,
     },
+    /// A symbolic link under a segment's name. It is not followed, also not by opening: a repair
+    /// would replace the link and not the file.
+    SymbolicLink,
     /// A file that is no segment of this log.
     UnknownFile,
     /// Sectors of the device that cannot be read.
@@ -255,11 +260,12 @@ impl fmt::Display for FaultKind {
                 write!(f, "damage ({found}), valid records behind: {records_behind}")
             }
             Self::Empty => f.write_str("a last segment without a byte"),
-            Self::MissingSegment => f.write_str("missing between two others"),
+            Self::MissingSegment => f.write_str("missing"),
             Self::StaleTail { found, records } => {
                 write!(f, "stale tail ({found}), older records behind: {records}")
             }
             Self::TornTail { found } => write!(f, "torn tail ({found})"),
+            Self::SymbolicLink => f.write_str("a symbolic link: put the file itself there"),
             Self::UnknownFile => f.write_str("not a segment of this log"),
             Self::Unreadable { errno, records_behind } => {
                 write!(f, "unreadable ({errno}), valid records behind: {records_behind}")
@@ -291,9 +297,10 @@ pub enum SurveyError {
         /// What most of them have, in bytes.
         likely: u64,
     },
-    /// No segment has a length that can be the segment size: name it.
+    /// No segment has a length that can be the segment size, or lengths and names allow several: name
+    /// it.
     SegmentSize {
-        /// The first segment.
+        /// A segment whose length does not settle it.
         path: PathBuf,
         /// Its length in bytes.
         found: u64,
@@ -319,8 +326,8 @@ impl fmt::Display for SurveyError {
             ),
             Self::SegmentSize { path, found } => write!(
                 f,
-                "{} is {found} bytes long, which cannot be the segment size: name the size that \
-                 the log was written with",
+                "{} is {found} bytes long, which does not show the segment size: name the size \
+                 that the log was written with",
                 path.display()
             ),
             Self::System(error) => error.fmt(f),

@@ -1,6 +1,5 @@
 //! Which files a store has, and which of them are segments of its log.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +7,10 @@ use std::path::{Path, PathBuf};
 use store_core::{Checkpoint, CheckpointError, LogOffset, Protection, SegmentName, SegmentSize};
 
 use super::SurveyError;
-use crate::directory::{ABORT, SEGMENTS};
+use crate::directory::{ABORT, SEGMENTS, read_small};
 use crate::error::{Error, Op};
 use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
+use crate::walk::behind;
 
 /// A store's files before any is opened.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Listing {
     pub(crate) empty: Vec<Listed>,
     /// What is no segment of this log.
     pub(crate) foreign: Vec<PathBuf>,
+    /// Symbolic links under a segment's name, which are not followed.
+    pub(crate) links: Vec<PathBuf>,
     /// What `checkpoint` says, if there is such a file.
     pub(crate) checkpoint: Option<Result<Checkpoint, CheckpointError>>,
     /// What `abort` holds.
@@ -71,7 +73,7 @@ impl Listing {
     pub(crate) fn read(root: &Path, size: Option<SegmentSize>) -> Result<Self, SurveyError> {
         let (store, directory) = locate(root)?;
         let mut files = Vec::new();
-        let mut foreign = Vec::new();
+        let (mut foreign, mut links) = (Vec::new(), Vec::new());
         let listing = |error: &std::io::Error| Error::from_std(Op::List, &directory, error);
         for entry in fs::read_dir(&directory).map_err(|error| listing(&error))? {
             let entry = entry.map_err(|error| listing(&error))?;
@@ -87,6 +89,7 @@ impl Listing {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                     Err(error) => return Err(Error::from_std(Op::Open, &path, &error).into()),
                 },
+                Some(_) if kind.is_symlink() => links.push(path),
                 None if kind.is_dir() => {}
                 // Without a root these are the files beside the segments of some directory.
                 None if store.is_none() => {}
@@ -97,12 +100,13 @@ impl Listing {
         if files.is_empty() && store.is_none() {
             return Err(SurveyError::NotAStore { path: root.to_owned() });
         }
-        let size = segment_size(&directory, &files, size)?;
+        let size = segment_size((store.as_deref(), &directory), &files, size)?;
         let (mut segments, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| {
             size.position_of(file.start) == 0 && file.start.checked_add(size.bytes()).is_some()
         });
         foreign.extend(others.into_iter().map(|file| file.path));
         foreign.sort();
+        links.sort();
         let mut empty = Vec::new();
         while let Some(file) = segments.pop_if(|file| file.len == 0) {
             empty.insert(0, file);
@@ -111,11 +115,11 @@ impl Listing {
         let abort_found = abort_path.as_ref().and_then(|path| fs::metadata(path).ok());
         let abort = abort_path
             .filter(|_| abort_found.is_some())
-            .map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned());
+            .map(|path| String::from_utf8_lossy(&read_small(&path).unwrap_or_default()).into());
         let abort_stamp = abort_found.as_ref().map(Stamp::new);
         let checkpoint = store
             .as_deref()
-            .and_then(|root| fs::read(root.join(CHECKPOINT)).ok())
+            .and_then(|root| read_small(&root.join(CHECKPOINT)))
             .map(|bytes| Checkpoint::decode(&bytes));
         Ok(Self {
             root: store,
@@ -124,6 +128,7 @@ impl Listing {
             segments,
             empty,
             foreign,
+            links,
             checkpoint,
             abort,
             abort_stamp,
@@ -147,6 +152,24 @@ impl Listing {
     }
 }
 
+impl Listing {
+    /// What is missing behind the last segment: up to where the recovery points prove the log, in
+    /// whole segments. Opening refuses a log with that.
+    pub(crate) fn missing_end(&self) -> Option<(LogOffset, LogOffset)> {
+        let others = Others::of(&self.checkpoint.and_then(Result::ok).unwrap_or_default());
+        let (_, points) = PointFiles::load(self.root.as_ref()?);
+        let ours = points
+            .into_iter()
+            .filter(|point| point.others == others && point.segment_size == self.size);
+        let proven = ours.map(|point| point.upto).max()?;
+        let last = self.segments.last();
+        let end = last.map_or(LogOffset::ZERO, |last| behind(last.start, self.size.bytes()));
+        let start = self.size.start_of(proven);
+        let to = if start == proven { Some(start) } else { start.checked_add(self.size.bytes()) };
+        to.filter(|to| end < *to).map(|to| (end, to))
+    }
+}
+
 const CHECKPOINT: &str = "checkpoint";
 
 /// The store's root and the directory of its segments.
@@ -163,14 +186,20 @@ fn locate(root: &Path) -> Result<(Option<PathBuf>, PathBuf), SurveyError> {
     Ok((store, root))
 }
 
-/// The segment size: as given, or as the files have it.
+/// The segment size: as given, or as the recovery point, the names or the files have it.
 fn segment_size(
-    directory: &Path,
+    (root, directory): (Option<&Path>, &Path),
     files: &[Listed],
     given: Option<SegmentSize>,
 ) -> Result<SegmentSize, SurveyError> {
-    let likely = likely_size(files);
-    if let (Some(given), Some(likely)) = (given, likely) {
+    let likely = match root.and_then(|root| proven_size(root, files)) {
+        Some(proven) => Ok(Some(proven)),
+        None => likely_size(files),
+    };
+    let Some(given) = given else {
+        return Ok(likely?.unwrap_or(SegmentSize::ROCKETMQ_DEFAULT));
+    };
+    if let Ok(Some(likely)) = likely {
         let has = |size: SegmentSize| files.iter().filter(move |file| file.len == size.bytes());
         // A single file may be the one that was cut.
         if has(given).next().is_none() && has(likely).count() > 1 {
@@ -179,35 +208,56 @@ fn segment_size(
             return Err(SurveyError::OtherSegmentSize { path, given, likely });
         }
     }
-    match (given.or(likely), files.first()) {
-        (Some(size), _) => Ok(size),
-        (None, None) => Ok(SegmentSize::ROCKETMQ_DEFAULT),
-        (None, Some(first)) => {
-            Err(SurveyError::SegmentSize { path: first.path.clone(), found: first.len })
-        }
-    }
+    Ok(given)
 }
 
-/// The length that most files have, of those that can be a segment size; the earliest file's of
-/// several. Where no file has such a length, the smallest distance between two.
-fn likely_size(files: &[Listed]) -> Option<SegmentSize> {
-    let mut counts: BTreeMap<u64, (usize, SegmentSize)> = BTreeMap::new();
-    let mut best: Option<(usize, SegmentSize)> = None;
-    for file in files {
-        let possible =
-            SegmentSize::new(file.len).ok().filter(|size| size.position_of(file.start) == 0);
-        if let Some(size) = possible {
-            counts.entry(file.len).or_insert((0, size)).0 += 1;
-        }
-    }
-    for file in files {
-        if let Some(found) = counts.get(&file.len)
-            && best.is_none_or(|best| best.0 < found.0)
-        {
-            best = Some(*found);
-        }
+/// The size in the newest recovery point, unless it is one of another log: most names fit it.
+fn proven_size(root: &Path, files: &[Listed]) -> Option<SegmentSize> {
+    let (_, points) = PointFiles::load(root);
+    let size = points.first()?.segment_size;
+    (files.len() <= 2 * fitting(files, size)).then_some(size)
+}
+
+/// How many files have a name that is a segment's of this size.
+fn fitting(files: &[Listed], size: SegmentSize) -> usize {
+    files.iter().filter(|file| size.position_of(file.start) == 0).count()
+}
+
+/// The segment size that names and lengths show; `None` if all files are empty.
+///
+/// The names decide: what a file is called does not change when it is cut or grows. So the size is
+/// the distance between two neighbours that most names fit. A length that fits them as well counts
+/// where no distance does, as with a single file; where a file has the length that the distance is
+/// not backed by, either segments are missing or all were cut, and nobody can tell.
+fn likely_size(files: &[Listed]) -> Result<Option<SegmentSize>, SurveyError> {
+    if files.iter().all(|file| file.len == 0) {
+        return Ok(None);
     }
     let distances = files.iter().zip(files.iter().skip(1)).map(|(a, b)| b.start.since(a.start));
-    let by_distance = || distances.min().and_then(|bytes| SegmentSize::new(bytes).ok());
-    best.map(|best| best.1).or_else(by_distance)
+    let by_name: Vec<SegmentSize> =
+        distances.filter_map(|bytes| SegmentSize::new(bytes).ok()).collect();
+    let by_length: Vec<(SegmentSize, &Listed)> = files
+        .iter()
+        .filter_map(|file| SegmentSize::new(file.len).ok().map(|size| (size, file)))
+        .collect();
+    let all = by_name.iter().copied().chain(by_length.iter().map(|(size, _)| *size));
+    let most = all.map(|size| fitting(files, size)).max().unwrap_or(0);
+    let fits = |size: SegmentSize| fitting(files, size) == most && files.len() <= 2 * most;
+    let distance = by_name.into_iter().filter(|size| fits(*size)).min();
+    let mut lengths = by_length.into_iter().filter(|(size, _)| fits(*size));
+    let refused =
+        |file: &Listed| SurveyError::SegmentSize { path: file.path.clone(), found: file.len };
+    let Some(distance) = distance else {
+        let (size, _) = lengths.next().ok_or_else(|| refused(&files[0]))?;
+        return match lengths.find(|(other, _)| *other != size) {
+            Some((_, other)) => Err(refused(other)),
+            None => Ok(Some(size)),
+        };
+    };
+    match lengths.next() {
+        Some((_, other)) if files.iter().all(|file| file.len != distance.bytes()) => {
+            Err(refused(other))
+        }
+        _ => Ok(Some(distance)),
+    }
 }

@@ -1,6 +1,7 @@
 //! From scanned segments to a survey: what lies behind what, and where the log ends.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use store_core::{LogOffset, Protection, SegmentName, TimestampMs};
 
@@ -33,7 +34,7 @@ pub(crate) struct TailPart {
     pub(crate) found: String,
 }
 
-/// Segments that are missing between two others.
+/// Segments that are missing between two others, or before the log's proven end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gap {
     pub(crate) from: LogOffset,
@@ -56,23 +57,30 @@ pub(crate) fn merge(
     // A log of ours was never cut without erasing.
     let point = listing.point(protection);
     let is_erased = point.as_ref().is_some_and(|point| point.is_erased);
-    let stale = if is_erased { None } else { stale_from(&scans) };
+    let missing_end = listing.missing_end();
+    let stale = if is_erased || missing_end.is_some() { None } else { stale_from(&scans) };
     let stale_records = match stale {
         Some((index, from)) => cut_stale(&listing, &mut scans, protection, (index, from))?,
         None => Vec::new(),
     };
-    let merger = Merger::new(&listing, &scans, &stale_records);
+    let mut merger = Merger::new(&listing, &scans, &stale_records);
+    if let Some((from, to)) = missing_end {
+        // Records stood there: nothing before it is a tail.
+        merger.gaps.iter_mut().for_each(|gap| gap.has_records_behind = true);
+        merger.gaps.push(Gap { from, to, has_records_behind: true });
+        merger.end = to;
+    }
     let (mut faults, bridges) = merger.faults_before_the_end();
     let tail = merger.tail();
     faults.extend(merger.tail_faults(&tail));
     faults.extend(merger.length_faults());
     faults.sort_by_key(|fault| fault.from);
-    faults.extend(listing.foreign.iter().map(|path| Fault {
-        path: path.clone(),
-        from: LogOffset::ZERO,
-        to: LogOffset::ZERO,
-        kind: FaultKind::UnknownFile,
-    }));
+    let no_part = |path: &PathBuf, kind| {
+        let path = path.clone();
+        Fault { path, from: LogOffset::ZERO, to: LogOffset::ZERO, kind }
+    };
+    faults.extend(listing.links.iter().map(|path| no_part(path, FaultKind::SymbolicLink)));
+    faults.extend(listing.foreign.iter().map(|path| no_part(path, FaultKind::UnknownFile)));
     let (end, gaps) = (merger.end, merger.gaps);
     let survey = Survey {
         proven: point.map(|point| point.upto),
@@ -255,13 +263,13 @@ impl<'a> Merger<'a> {
             let refused = bad.filter(|bad| {
                 bad.is_foreign || bad.unreadable.is_some() || bad.goes_on == Resync::Exhausted
             });
-            // A log that was closed has nothing in segments behind its last record.
+            // A log that was closed has nothing in segments behind the one that it ends in.
             let is_closed = self.listing.root.is_some() && self.listing.abort.is_none();
             let found = part.found.clone();
             let kind = match refused {
                 Some(bad) => self.fault(part.segment, bad, part.to, 0).kind,
                 None if stale > 0 => FaultKind::StaleTail { found, records: stale },
-                None if is_closed && part.from == listed.start => FaultKind::UnknownFile,
+                None if is_closed && self.end < listed.start => FaultKind::UnknownFile,
                 None => FaultKind::TornTail { found },
             };
             faults.push(Fault { path: listed.path.clone(), from: part.from, to: part.to, kind });

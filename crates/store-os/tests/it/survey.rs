@@ -543,3 +543,59 @@ fn a_segment_size_that_no_segment_has_is_refused_unless_the_only_one_may_be_cut(
     assert_eq!(found.records, 30);
     assert!(matches!(only_fault(&found).kind, FaultKind::WrongLength { .. }), "{found:?}");
 }
+
+#[test]
+fn a_new_store_with_nothing_but_an_empty_file_is_what_opening_makes_anew() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("commitlog")).unwrap();
+    fs::write(segment(root.path(), 0), "").unwrap();
+    let found = look(root.path());
+    assert_eq!(only_fault(&found).kind, FaultKind::Empty);
+    assert_eq!(found.segment_size, SegmentSize::ROCKETMQ_DEFAULT);
+    KIND.open(root.path(), small()).close().unwrap();
+}
+
+#[test]
+fn the_segment_that_the_log_ends_in_is_torn_and_only_later_ones_are_unknown() {
+    let root = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..400).map(|n| Made::new(1000, n)).collect();
+    let places = made(root.path(), &records);
+    fs::remove_file(root.path().join("abort")).unwrap();
+    let last = places[400].get() / SEGMENT * SEGMENT;
+    patch(root.path(), last, &vec![0xEE; usize::try_from(SEGMENT).unwrap()]);
+    let found = look(root.path());
+    assert_eq!(found.end.get(), last);
+    assert!(matches!(only_fault(&found).kind, FaultKind::TornTail { .. }), "{:?}", found.faults);
+    fs::copy(segment(root.path(), last), segment(root.path(), last + SEGMENT)).unwrap();
+    let found = look(root.path());
+    let kinds: Vec<_> = found.faults.iter().map(|fault| &fault.kind).collect();
+    assert!(matches!(kinds[..], [FaultKind::TornTail { .. }, FaultKind::UnknownFile]), "{kinds:?}");
+    let later = segment(root.path(), last + SEGMENT);
+    let opened = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+    assert_eq!(opened, OpenError::UnknownFile { path: later.clone() });
+    fs::remove_file(later).unwrap();
+    KIND.open(root.path(), small()).close().unwrap();
+}
+
+#[test]
+fn pipes_in_the_place_of_small_files_are_not_waited_for() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 10);
+    for name in ["abort", "checkpoint", "lock"] {
+        let path = root.path().join(name);
+        let _ = fs::remove_file(&path);
+        let made = Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+    }
+    let found = look(root.path());
+    assert_eq!((found.records, found.locked), (10, false));
+    assert_eq!((found.abort.as_deref(), found.checkpoint), (Some(""), None));
+}
+
+#[test]
+fn of_a_large_abort_only_the_first_bytes_are_read() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 10);
+    fs::write(root.path().join("abort"), vec![b'1'; 1 << 20]).unwrap();
+    assert_eq!(look(root.path()).abort.unwrap().len(), 4096);
+}
