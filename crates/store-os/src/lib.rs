@@ -62,8 +62,8 @@ pub use recovery::Recovery;
 #[doc(hidden)]
 pub use recovery_point::fuzz_recovery_point;
 pub use repair::{
-    Fill, FillWith, LOST_TOPIC, LostRange, RepairError, RepairPlan, RepairReport, RepairStep,
-    plan_repair,
+    BadTarget, Fill, FillWith, LOST_TOPIC, LostRange, RepairError, RepairPlan, RepairReport,
+    RepairStep, plan_repair,
 };
 pub use segment_scan::{ClockStep, ScanProgress};
 pub use survey::{

@@ -30,6 +30,10 @@ pub struct RepairPlan {
     pub steps: Vec<RepairStep>,
     /// What is lost, in log order.
     pub lost: Vec<LostRange>,
+    /// Records that the survey counts as valid and that are lost all the same: they follow so
+    /// closely on a bad place that it cannot be filled without them, or turned out to be images of
+    /// records in the body of a bad one.
+    pub records_overwritten: u64,
     listing: Listing,
     protection: Protection,
     gaps: Vec<Gap>,
@@ -156,6 +160,11 @@ pub enum RepairError {
         /// The next one begins there.
         to: LogOffset,
     },
+    /// A segment is a symbolic link, whose file may be sound: put the file itself there.
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// Somebody owns the store: stop it, or repair to a copy.
     Locked {
         /// The lock file.
@@ -168,10 +177,17 @@ pub enum RepairError {
     },
     /// The system refused.
     System(Error),
-    /// The target is not empty, or lies in the store.
+    /// What stands where set-aside files go is no directory: move it out of the way.
+    SetAside {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Nothing can be written to the target.
     Target {
         /// The directory.
         path: PathBuf,
+        /// Why not.
+        reason: BadTarget,
     },
     /// A segment that was just written does not read back as it should; it was not put in place.
     Unsound {
@@ -193,6 +209,11 @@ impl fmt::Display for RepairError {
                 "no segment is there from log offset {from} to {to}, too many to be lost: move \
                  what does not belong to this log out of the way"
             ),
+            Self::Link { path } => write!(
+                f,
+                "{} is a symbolic link, which is not followed: put the file itself there",
+                path.display()
+            ),
             Self::Locked { path } => write!(
                 f,
                 "{} is locked: stop whoever uses this store, or repair to a copy",
@@ -205,8 +226,13 @@ impl fmt::Display for RepairError {
                 path.display()
             ),
             Self::System(error) => error.fmt(f),
-            Self::Target { path } => {
-                write!(f, "{} is not empty, or lies in the store; name another", path.display())
+            Self::SetAside { path } => write!(
+                f,
+                "{} is no directory, but set-aside files go there: move it out of the way",
+                path.display()
+            ),
+            Self::Target { path, reason } => {
+                write!(f, "{} {reason}; name another", path.display())
             }
             Self::Unsound { path, at } => write!(
                 f,
@@ -218,6 +244,28 @@ impl fmt::Display for RepairError {
 }
 
 impl std::error::Error for RepairError {}
+
+/// Why a directory cannot take the copy of a store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum BadTarget {
+    /// It lies in the store that is copied, or is that.
+    InTheStore,
+    /// It is a file.
+    NotADirectory,
+    /// Something is in it.
+    NotEmpty,
+}
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InTheStore => "lies in the store",
+            Self::NotADirectory => "is no directory",
+            Self::NotEmpty => "is not empty",
+        })
+    }
+}
 
 impl From<Error> for RepairError {
     fn from(error: Error) -> Self {
@@ -277,7 +325,7 @@ impl RepairPlan {
     ///
     /// # Errors
     ///
-    /// If `to` exists and is not empty or lies in the store, or the system refuses; what was
+    /// If `to` exists and is no empty directory, or lies in the store, or the system refuses; what was
     /// written until then stays.
     pub fn copy_to(&self, to: &Path) -> Result<RepairReport, RepairError> {
         apply::copy_to(self, to)

@@ -78,5 +78,6 @@ fn create_new(directory: &Path, name: &str) -> Result<(PathBuf, File), Error> {
     }
 }
 
-const SET_ASIDE: &str = "set-aside";
+/// The name of the directory for what is set aside.
+pub(crate) const SET_ASIDE: &str = "set-aside";
 const WINDOW: usize = 1 << 20;

@@ -5,19 +5,22 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, link, open, rename, renameat_with, unlink};
+use rustix::io::Errno;
+use store_core::SegmentName;
 
 use super::fill::Contents;
 use super::plan::WIDEST_GAP;
-use super::{Fill, FillWith, RepairError, RepairPlan, RepairReport, RepairStep};
+use super::{BadTarget, Fill, FillWith, RepairError, RepairPlan, RepairReport, RepairStep};
 use crate::directory::{Directory, SEGMENTS, sync_directory};
 use crate::error::{Error, Op, OpenError};
-use crate::set_aside::set_aside_directory;
+use crate::set_aside::{SET_ASIDE, set_aside_directory};
 use crate::survey::{Listed, Listing, SegmentFile, Stamp, SurveyError};
 use crate::walk::behind;
 
 pub(super) fn in_place(plan: &RepairPlan) -> Result<RepairReport, RepairError> {
     refuse_wide_gaps(plan)?;
+    refuse_links(plan)?;
     let directory = plan.listing.directory.as_path();
     let Some(root) = plan.listing.root.as_deref() else {
         return Err(RepairError::NotAStore { path: directory.to_owned() });
@@ -58,14 +61,11 @@ pub(super) fn in_place(plan: &RepairPlan) -> Result<RepairReport, RepairError> {
 
 pub(super) fn copy_to(plan: &RepairPlan, to: &Path) -> Result<RepairReport, RepairError> {
     refuse_wide_gaps(plan)?;
+    refuse_links(plan)?;
     let to = &std::path::absolute(to).map_err(|error| Error::from_std(Op::Open, to, &error))?;
     let directory = to.join(SEGMENTS);
-    let is_empty = match fs::read_dir(to) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == ErrorKind::NotFound,
-    };
-    if !is_empty || to.starts_with(&plan.listing.directory) {
-        return Err(RepairError::Target { path: to.clone() });
+    if let Some(reason) = bad_target(plan, to)? {
+        return Err(RepairError::Target { path: to.clone(), reason });
     }
     fs::create_dir_all(&directory)
         .map_err(|error| Error::from_std(Op::Create, &directory, &error))?;
@@ -77,6 +77,9 @@ pub(super) fn copy_to(plan: &RepairPlan, to: &Path) -> Result<RepairReport, Repa
                 Contents { source: Some(&source), ..contents(plan, listed.start, &fills) };
             let path = directory.join(listed.path.file_name().unwrap_or_default());
             write_new(&contents, &path, true)?;
+            if plan.steps.iter().any(|step| replaces(step, &listed.path)) {
+                contents.verify(&path)?;
+            }
             report.written.push(path);
         }
     }
@@ -85,6 +88,7 @@ pub(super) fn copy_to(plan: &RepairPlan, to: &Path) -> Result<RepairReport, Repa
             let contents = Contents { source: None, ..contents(plan, *start, &[]) };
             let path = directory.join(path.file_name().unwrap_or_default());
             write_new(&contents, &path, true)?;
+            contents.verify(&path)?;
             report.written.push(path);
         }
     }
@@ -96,6 +100,38 @@ pub(super) fn copy_to(plan: &RepairPlan, to: &Path) -> Result<RepairReport, Repa
         sync_directory(parent)?;
     }
     Ok(report)
+}
+
+fn replaces(step: &RepairStep, segment: &Path) -> bool {
+    matches!(step, RepairStep::Replace { path, .. } if path == segment)
+}
+
+/// Why a copy cannot go to `to`. The store's own places are compared without symbolic links.
+fn bad_target(plan: &RepairPlan, to: &Path) -> Result<Option<BadTarget>, Error> {
+    let refused = |path: &Path, error: &std::io::Error| Error::from_std(Op::Open, path, error);
+    match fs::read_dir(to) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Ok(Some(BadTarget::NotEmpty));
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Ok(Some(BadTarget::NotADirectory));
+        }
+        Err(error) => return Err(refused(to, &error)),
+    }
+    // A link to nothing counts as there, so that what is below it is not taken for its place.
+    let there = to.ancestors().find(|place| fs::symlink_metadata(place).is_ok()).unwrap_or(to);
+    let there = fs::canonicalize(there).map_err(|error| refused(there, &error))?;
+    let listing = &plan.listing;
+    for own in listing.root.iter().chain([&listing.directory]) {
+        let own = fs::canonicalize(own).map_err(|error| refused(own, &error))?;
+        if there.starts_with(own) {
+            return Ok(Some(BadTarget::InTheStore));
+        }
+    }
+    Ok(None)
 }
 
 /// What a copied segment gets besides its own bytes; `None` if it is not copied. What an owner may
@@ -139,6 +175,14 @@ fn refuse_wide_gaps(plan: &RepairPlan) -> Result<(), RepairError> {
     }
 }
 
+/// A link's file may be sound: a blank in its place would lose what it holds.
+fn refuse_links(plan: &RepairPlan) -> Result<(), RepairError> {
+    match plan.listing.links.first() {
+        Some(path) => Err(RepairError::Link { path: path.clone() }),
+        None => Ok(()),
+    }
+}
+
 /// Makes sure, under the lock, that the store is as it was surveyed.
 fn refuse_changes(plan: &RepairPlan) -> Result<(), RepairError> {
     let old = &plan.listing;
@@ -151,7 +195,8 @@ fn refuse_changes(plan: &RepairPlan) -> Result<(), RepairError> {
         Err(SurveyError::System(error)) => return Err(error.into()),
         Err(_) => return changed(&old.directory),
     };
-    if old.abort_stamp != new.abort_stamp || old.foreign != new.foreign {
+    let strange = |listing: &Listing| (listing.foreign.clone(), listing.links.clone());
+    if old.abort_stamp != new.abort_stamp || strange(old) != strange(&new) {
         return changed(&old.directory);
     }
     let files = |listing: &Listing| -> Vec<(PathBuf, Stamp)> {
@@ -174,9 +219,32 @@ struct Aside<'a> {
 }
 
 impl<'a> Aside<'a> {
-    fn make(segments: &'a Path) -> Result<Self, Error> {
+    fn make(segments: &'a Path) -> Result<Self, RepairError> {
+        let path = segments.join(SET_ASIDE);
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
+            return Err(RepairError::SetAside { path });
+        }
         let path = set_aside_directory(segments)?;
-        Ok(Self { segments, path })
+        let aside = Self { segments, path };
+        aside.sweep()?;
+        Ok(aside)
+    }
+
+    /// Removes the unfinished segments of an interrupted repair: nothing of theirs was used.
+    fn sweep(&self) -> Result<(), Error> {
+        let failed = |error: &std::io::Error| Error::from_std(Op::List, &self.path, error);
+        for entry in fs::read_dir(&self.path).map_err(|error| failed(&error))? {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let name = entry.file_name();
+            let segment = name.to_str().and_then(|name| name.strip_suffix(NEW));
+            let is_file = entry.file_type().map_err(|error| failed(&error))?.is_file();
+            if is_file && segment.and_then(SegmentName::parse).is_some() {
+                let path = entry.path();
+                fs::remove_file(&path)
+                    .map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a segment beside, sets the original aside by a second name for it, and renames the
@@ -187,13 +255,35 @@ impl<'a> Aside<'a> {
         path: &Path,
         original: Option<&Path>,
     ) -> Result<Option<PathBuf>, RepairError> {
-        let new = self.path.join(format!("{}.new", name_of(path)));
-        write_new(contents, &new, false)?;
-        keep_owner(&new, original.unwrap_or(self.segments), original.is_some())?;
-        contents.verify(&new)?;
+        let new = self.path.join(format!("{}{NEW}", name_of(path)));
+        let put = self.write_and_rename(contents, &new, path, original);
+        if put.is_err() {
+            // It is of no use, and may be what filled the file system.
+            let _ = fs::remove_file(&new);
+        }
+        put
+    }
+
+    fn write_and_rename(
+        &self,
+        contents: &Contents<'_>,
+        new: &Path,
+        path: &Path,
+        original: Option<&Path>,
+    ) -> Result<Option<PathBuf>, RepairError> {
+        write_new(contents, new, false)?;
+        keep_owner(new, original.unwrap_or(self.segments), original.is_some())?;
+        contents.verify(new)?;
         let kept = original.map(|original| self.link(original)).transpose()?;
         sync_directory(&self.path)?;
-        fs::rename(&new, path).map_err(|error| Error::from_std(Op::Rename, path, &error))?;
+        match original {
+            Some(_) => rename(new, path),
+            None => rename_to_free(new, path),
+        }
+        .map_err(|errno| match errno {
+            Errno::EXIST => RepairError::Changed { path: path.to_owned() },
+            _ => Error::new(Op::Rename, path, errno).into(),
+        })?;
         sync_directory(self.segments)?;
         sync_directory(&self.path)?;
         Ok(kept)
@@ -235,6 +325,18 @@ impl<'a> Aside<'a> {
     }
 }
 
+/// Renames to a name that nothing has; `EXIST` if something has it.
+fn rename_to_free(from: &Path, to: &Path) -> Result<(), Errno> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system without such a rename.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            link(from, to)?;
+            unlink(from)
+        }
+        renamed => renamed,
+    }
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -263,3 +365,6 @@ fn keep_owner(new: &Path, original: &Path, has_mode: bool) -> Result<(), Error> 
     }
     file.sync_all().map_err(|error| failed(&error))
 }
+
+/// What the name of a segment that is being written ends with.
+const NEW: &str = ".new";

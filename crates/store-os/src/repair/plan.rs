@@ -11,7 +11,13 @@ use crate::walk::{Found, Walker, behind};
 
 pub(super) fn plan(root: &Path, options: &SurveyOptions<'_>) -> Result<RepairPlan, SurveyError> {
     let examined = examine(root, options)?;
-    let mut planner = Planner { examined: &examined, options, steps: Vec::new(), lost: Vec::new() };
+    let mut planner = Planner {
+        examined: &examined,
+        options,
+        steps: Vec::new(),
+        lost: Vec::new(),
+        records_overwritten: 0,
+    };
     let mut aside = Vec::new();
     for index in 0..examined.listing.segments.len() {
         // One that went leaves a gap before those behind it, be they empty.
@@ -27,12 +33,17 @@ pub(super) fn plan(root: &Path, options: &SurveyOptions<'_>) -> Result<RepairPla
     let aside = aside.into_iter().map(|index| &examined.listing.segments[index]).chain(empty);
     let aside: Vec<_> = aside.map(|file| file.path.clone()).collect();
     for path in aside.into_iter().rev().chain(examined.listing.foreign.iter().cloned()) {
-        planner.steps.push(RepairStep::SetAside { path });
+        let makes = |step: &RepairStep| matches!(step, RepairStep::Insert { path: made, .. } if *made == path);
+        // What stands where a segment is to be made goes first.
+        let place = planner.steps.iter().position(makes).unwrap_or(planner.steps.len());
+        planner.steps.insert(place, RepairStep::SetAside { path });
     }
+    let records_overwritten = planner.records_overwritten;
     let (steps, mut lost) = (planner.steps, planner.lost);
     lost.sort_by_key(|lost| lost.from);
     let Examined { survey, listing, gaps, .. } = examined;
-    Ok(RepairPlan { survey, steps, lost, listing, protection: options.protection, gaps })
+    let protection = options.protection;
+    Ok(RepairPlan { survey, steps, lost, records_overwritten, listing, protection, gaps })
 }
 
 struct Planner<'a> {
@@ -40,6 +51,7 @@ struct Planner<'a> {
     options: &'a SurveyOptions<'a>,
     steps: Vec<RepairStep>,
     lost: Vec<LostRange>,
+    records_overwritten: u64,
 }
 
 impl Planner<'_> {
@@ -85,6 +97,13 @@ impl Planner<'_> {
             fills.push(Fill { from: part.from, to: end, with: FillWith::Zeroes });
             self.lose(index, part.from, part.to, &part.found);
         }
+        if size.bytes() < listed.len {
+            let file = SegmentFile::open(&listed.path, listed.start, size)?;
+            let mut walker = Walker::new(self.options.protection);
+            if let Some(to) = walker.last_data(&file, end, behind(listed.start, listed.len))? {
+                self.lose(index, end, to, "bytes behind the segment's end");
+            }
+        }
         if !fills.is_empty() || listed.len != size.bytes() {
             self.steps.push(RepairStep::Replace { path: listed.path, start: listed.start, fills });
         }
@@ -101,12 +120,23 @@ impl Planner<'_> {
     ) -> Result<Vec<Fill>, SurveyError> {
         let mut walker = Walker::new(self.options.protection);
         let mut fills = Vec::new();
-        let mut rest = bridges.iter();
+        let mut rest = bridges.iter().peekable();
         while let Some(bridge) = rest.next() {
             let (from, mut to, mut has_next) = (bridge.from, bridge.to, bridge.has_next);
+            let mut images = 0;
+            while let Some(next) = rest.next_if(|next| next.to.since(next.from) < IMAGE_AT) {
+                images += count(file, &mut walker, to, next.from)?;
+                (to, has_next) = (next.to, next.has_next);
+            }
+            self.lose(index, from, to, &with_images(&bridge.found, images));
+            let mut swallowed = 0;
+            let lost_to = to;
             while has_next && to.since(from) < MIN_FILLER {
                 match walker.step(file, to, file.end())? {
-                    Found::Record(view) => to = behind(to, u64::from(view.total_size())),
+                    Found::Record(view) => {
+                        to = behind(to, u64::from(view.total_size()));
+                        swallowed += 1;
+                    }
                     Found::Blank => has_next = false,
                     Found::Invalid(_) | Found::Unreadable => match rest.next() {
                         Some(next) => (to, has_next) = (next.to, next.has_next),
@@ -114,7 +144,14 @@ impl Planner<'_> {
                     },
                 }
             }
-            self.lose(index, from, to, &bridge.found);
+            if lost_to < to {
+                let found = format!(
+                    "the place before it is too short to be filled, so it goes too; valid records \
+                     in it: {swallowed}"
+                );
+                self.lose(index, lost_to, to, &found);
+            }
+            self.records_overwritten += images + swallowed;
             if has_next {
                 let with = FillWith::Fillers { store_timestamp: bridge.store };
                 fills.push(Fill { from, to, with });
@@ -144,6 +181,39 @@ impl Planner<'_> {
         }
     }
 }
+
+/// Valid records from one place to another.
+fn count(
+    file: &SegmentFile,
+    walker: &mut Walker,
+    from: LogOffset,
+    to: LogOffset,
+) -> Result<u64, SurveyError> {
+    let mut records = 0;
+    let mut at = from;
+    while at < to
+        && let Found::Record(view) = walker.step(file, at, file.end())?
+    {
+        at = behind(at, u64::from(view.total_size()));
+        records += 1;
+    }
+    Ok(records)
+}
+
+fn with_images(found: &str, images: u64) -> String {
+    match images {
+        0 => found.to_owned(),
+        _ => format!("{found}; records that its bodies hold images of: {images}"),
+    }
+}
+
+/// Where in a record the image of another one can begin at the earliest, in bytes: its length is
+/// then the record's own body length, and the rest is body.
+///
+/// Records that follow on a bad place were found by search. A bad place behind them that is shorter
+/// than this is no record, and none begins there of which the next one found could be an image. So
+/// those before it are images, of records in the body of a bad one.
+const IMAGE_AT: u64 = 84;
 
 /// How many segments may be missing in one place.
 pub(super) const WIDEST_GAP: u64 = 1024;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use store_core::{LogOffset, QueueId, SegmentSize};
 use store_os::{
-    Appended, FillWith, Health, LOST_TOPIC, LogOptions, RepairError, RepairPlan, RepairReport,
-    RepairStep, SurveyOptions, plan_repair, survey,
+    Appended, BadTarget, FaultKind, FillWith, Health, LOST_TOPIC, LogOptions, OpenError,
+    RepairError, RepairPlan, RepairReport, RepairStep, SurveyError, SurveyOptions, plan_repair,
+    survey,
 };
 
 use crate::rocketmq::{Stored, stored_records};
@@ -309,11 +310,21 @@ fn a_target_that_holds_something_or_lies_in_the_store_is_refused() {
     filled(root.path(), 10);
     let taken = tempfile::tempdir().unwrap();
     fs::write(taken.path().join("x"), "mine").unwrap();
-    for target in [taken.path().to_owned(), root.path().join("commitlog/copy")] {
+    let link = taken.path().join("link");
+    std::os::unix::fs::symlink(root.path(), &link).unwrap();
+    let targets = [
+        (taken.path().to_owned(), BadTarget::NotEmpty),
+        (taken.path().join("x"), BadTarget::NotADirectory),
+        (root.path().join("commitlog/copy"), BadTarget::InTheStore),
+        (root.path().join("copy"), BadTarget::InTheStore),
+        (link.join("commitlog/copy"), BadTarget::InTheStore),
+        (link.join("new/copy"), BadTarget::InTheStore),
+    ];
+    for (target, reason) in targets {
         let refused = plan(root.path()).copy_to(&target).unwrap_err();
-        assert_eq!(refused, RepairError::Target { path: target });
+        assert_eq!(refused, RepairError::Target { path: target, reason });
     }
-    assert_eq!(files(taken.path()).len(), 1);
+    assert!(!root.path().join("copy").exists() && !root.path().join("new").exists());
 }
 
 #[test]
@@ -575,4 +586,296 @@ fn a_flipped_byte_in_each_golden_store_costs_its_record_alone() {
             assert!(fillers.iter().all(|topic| topic.queues.is_empty()), "{name}, {victim}");
         }
     }
+}
+
+fn set_len(root: &Path, start: u64, len: u64) {
+    OpenOptions::new().write(true).open(segment(root, start)).unwrap().set_len(len).unwrap();
+}
+
+/// Files of wrong length must not decide on the size: with a wrong one, sound segments would go.
+#[test]
+fn cut_or_grown_files_do_not_cost_the_sound_ones() {
+    const SIZE: u64 = 65_536;
+    let count = stored_records("crash").len() as u64;
+    let files = files(&golden("crash").path().join("commitlog")).len() as u64;
+    assert!(files >= 4, "{files} files: the test shows nothing");
+    let cuts: [&[(u64, u64)]; 5] = [
+        &[(0, 50_000)],
+        &[(0, SIZE / 2)],
+        &[(0, SIZE / 2), (1, SIZE / 2), (2, SIZE / 2)],
+        &[(0, SIZE + 100), (1, 2 * SIZE)],
+        &[(0, SIZE + 100), (1, SIZE + 4096), (2, SIZE + 9000)],
+    ];
+    for cut in cuts {
+        let root = golden("crash");
+        for (index, len) in cut {
+            set_len(root.path(), index * SIZE, *len);
+        }
+        let plan = plan(root.path());
+        assert_eq!(plan.survey.segment_size.bytes(), SIZE, "{cut:?}");
+        let aside = plan.steps.iter().any(|step| matches!(step, RepairStep::SetAside { .. }));
+        assert!(!aside, "{cut:?}: {:?}", plan.steps);
+        if cut.iter().all(|(_, len)| SIZE <= *len) {
+            assert_eq!(plan.survey.records, count, "{cut:?}");
+        }
+        plan.apply_in_place().unwrap();
+        assert_sound(root.path());
+    }
+    // Two files and nothing else.
+    for len in [50_000, SIZE / 2] {
+        let root = golden("crash");
+        for index in 2..files {
+            fs::remove_file(segment(root.path(), index * SIZE)).unwrap();
+        }
+        set_len(root.path(), 0, len);
+        assert_eq!(plan(root.path()).survey.segment_size.bytes(), SIZE, "{len}");
+    }
+}
+
+#[test]
+fn a_size_that_names_and_lengths_leave_open_is_asked_for() {
+    let root = golden("crash");
+    let count = files(&root.path().join("commitlog")).len() as u64;
+    for index in 0..count {
+        set_len(root.path(), index * 65_536, 32_768);
+    }
+    let refused = plan_repair(root.path(), &SurveyOptions::default()).unwrap_err();
+    let path = segment(root.path(), 0);
+    assert_eq!(refused, SurveyError::SegmentSize { path, found: 32_768 });
+    let size = SegmentSize::new(65_536).ok();
+    let options = SurveyOptions { segment_size: size, ..SurveyOptions::default() };
+    assert_eq!(plan_repair(root.path(), &options).unwrap().survey.segment_size.bytes(), 65_536);
+}
+
+#[test]
+fn what_an_overlong_segment_has_behind_its_end_is_lost_and_kept_aside() {
+    let root = tempfile::tempdir().unwrap();
+    let appended = filled(root.path(), 60);
+    let path = segment(root.path(), SEGMENT);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend([0, 7, 7, 0]);
+    fs::write(&path, &bytes).unwrap();
+    let report = repair(root.path());
+    let [lost] = report.lost.as_slice() else { panic!("{report:?}") };
+    assert_eq!((lost.from.get(), lost.to.get()), (2 * SEGMENT, 2 * SEGMENT + 3));
+    assert_eq!(fs::read(set_aside(root.path(), SEGMENT, 1)).unwrap(), bytes);
+    assert_holds(root.path(), &kept(&appended, &[]));
+}
+
+#[test]
+fn a_linked_segment_is_named_and_nothing_is_done_in_its_place() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 60);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (path, moved) = (segment(root.path(), SEGMENT), elsewhere.path().join("moved"));
+    fs::rename(&path, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &path).unwrap();
+    let before = files(root.path());
+    let plan = plan(root.path());
+    let kinds: Vec<_> = plan.survey.faults.iter().map(|fault| &fault.kind).collect();
+    assert!(kinds.contains(&&FaultKind::SymbolicLink), "{kinds:?}");
+    let target = tempfile::tempdir().unwrap();
+    for refused in [plan.apply_in_place(), plan.copy_to(target.path())] {
+        assert_eq!(refused, Err(RepairError::Link { path: path.clone() }));
+    }
+    let opened = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+    assert_eq!(opened, OpenError::UnknownFile { path: path.clone() });
+    assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+    assert_eq!(files(root.path()), before);
+}
+
+#[test]
+fn what_stands_in_a_missing_segment_s_place_is_set_aside_before_one_is_made() {
+    let root = tempfile::tempdir().unwrap();
+    let appended = filled(root.path(), 60);
+    let path = segment(root.path(), SEGMENT);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("x"), "mine").unwrap();
+    let report = repair(root.path());
+    assert_eq!((report.written.as_slice(), report.set_aside.len()), (&[path.clone()][..], 1));
+    assert_eq!(fs::read(report.set_aside[0].1.join("x")).unwrap(), b"mine");
+    let lost: Vec<_> = (0..60).filter(|at| appended[*at].offset.get() / SEGMENT == 1).collect();
+    assert_holds(root.path(), &kept(&appended, &lost));
+}
+
+#[test]
+fn a_segment_made_in_the_meantime_is_not_replaced_by_a_blank() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 60);
+    let (path, other) = (segment(root.path(), SEGMENT), segment(root.path(), 1 << 40));
+    fs::remove_file(&path).unwrap();
+    let mut plan = plan(root.path());
+    // The step comes twice: at the second time its file is there.
+    let step = plan.steps[0].clone();
+    plan.steps.push(step);
+    let refused = plan.apply_in_place().unwrap_err();
+    assert_eq!(refused, RepairError::Changed { path: path.clone() });
+    assert!(!other.exists() && path.exists());
+    assert!(files(&root.path().join("commitlog/set-aside")).is_empty());
+}
+
+/// The image of a record in a body is found when both ends of what is around it are bad. What
+/// follows is undamaged, and must not go with it.
+#[test]
+fn an_image_in_a_damaged_body_does_not_cost_the_record_behind_it() {
+    let root = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..20).map(|n| Made::new(1000, n)).collect();
+    let places = made(root.path(), &records);
+    // The record at 5 becomes one with the image of another one in its body: the head of it and
+    // the end of the one before it are bad, and thirty bytes behind the image.
+    let (from, to) = (places[5].get(), places[6].get());
+    let image_len = to - from - 60;
+    let image = Made { body_len: 100 - 60, ..records[5] };
+    let at = LogOffset::new(from + 30);
+    let image = image.encoded(at);
+    assert_eq!(image.len() as u64, image_len);
+    patch(root.path(), from - 14, &[0xEE; 44]);
+    patch(root.path(), at.get(), &image);
+    patch(root.path(), to - 30, &[0xEE; 30]);
+    let plan = plan(root.path());
+    assert_eq!((plan.survey.records, plan.records_overwritten), (19, 1));
+    let [lost] = plan.lost.as_slice() else { panic!("{:?}", plan.lost) };
+    assert_eq!((lost.from, lost.to), (places[4], places[6]));
+    plan.apply_in_place().unwrap();
+    assert_sound(root.path());
+    let there = valid(root.path());
+    let expected: Vec<_> = (0..20).filter(|n| ![4, 5].contains(n)).map(|n| places[n]).collect();
+    assert_eq!(there.into_keys().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn missing_segments_that_were_proven_become_blanks_and_their_offsets_are_not_used_again() {
+    let root = tempfile::tempdir().unwrap();
+    let appended = filled(root.path(), 60);
+    let end = appended[59].end().get();
+    let first_lost = (end / SEGMENT - 1) * SEGMENT;
+    for start in [first_lost, first_lost + SEGMENT] {
+        fs::remove_file(segment(root.path(), start)).unwrap();
+    }
+    // Also a tail that is torn before them is no tail.
+    let last = appended.iter().rposition(|record| record.offset.get() < first_lost).unwrap();
+    flip(root.path(), appended[last].offset.get() + 89);
+    let opened = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+    assert!(matches!(opened, OpenError::MissingEnd { .. } | OpenError::Damage(_)), "{opened:?}");
+    let found = survey(root.path(), &SurveyOptions::default()).unwrap();
+    let missing = found.faults.last().unwrap();
+    assert_eq!((&missing.kind, found.health()), (&FaultKind::MissingSegment, Health::Damaged));
+    assert_eq!((missing.from.get(), missing.to.get()), (first_lost, first_lost + 2 * SEGMENT));
+    let report = repair(root.path());
+    assert_eq!(report.written.len(), 3, "{report:?}");
+    assert_holds(root.path(), &kept(&appended[..last], &[]));
+    let log = KIND.open(root.path(), small());
+    assert!(end <= log.recovery().end.get());
+}
+
+#[test]
+fn a_repair_that_fails_leaves_no_unfinished_segment_and_the_next_one_removes_older_ones() {
+    let root = tempfile::tempdir().unwrap();
+    let appended = filled(root.path(), 60);
+    flip(root.path(), appended[7].offset.get() + 89);
+    let aside = root.path().join("commitlog/set-aside");
+    fs::create_dir(&aside).unwrap();
+    let stray = aside.join(format!("{:020}.new", 7 * SEGMENT));
+    fs::write(&stray, "unfinished").unwrap();
+    fs::write(aside.join("notes.new"), "mine").unwrap();
+    let mut broken = plan(root.path());
+    let RepairStep::Replace { fills, .. } = &mut broken.steps[0] else { panic!() };
+    // Zeroes in the middle of the log do not read back.
+    fills[0].with = FillWith::Zeroes;
+    fills[0].to = fills[0].from.checked_add(1).unwrap();
+    let refused = broken.apply_in_place().unwrap_err();
+    assert!(matches!(refused, RepairError::Unsound { .. }), "{refused:?}");
+    let target = tempfile::tempdir().unwrap();
+    let refused = broken.copy_to(target.path()).unwrap_err();
+    assert!(matches!(refused, RepairError::Unsound { .. }), "a copy: {refused:?}");
+    let left: Vec<_> = files(&aside).into_keys().collect();
+    assert_eq!(left, [aside.join("notes.new")]);
+    repair(root.path());
+    assert_holds(root.path(), &kept(&appended, &[7]));
+}
+
+#[test]
+fn a_set_aside_that_is_no_directory_is_refused_by_name() {
+    for is_link in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let appended = filled(root.path(), 60);
+        flip(root.path(), appended[7].offset.get() + 89);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let path = root.path().join("commitlog/set-aside");
+        if is_link {
+            std::os::unix::fs::symlink(elsewhere.path(), &path).unwrap();
+        } else {
+            fs::write(&path, "mine").unwrap();
+        }
+        let refused = plan(root.path()).apply_in_place().unwrap_err();
+        assert_eq!(refused, RepairError::SetAside { path });
+    }
+}
+
+/// Of a store whose process went away or that was closed, with what recovery points prove or
+/// without, and with segments of other places behind it.
+#[test]
+fn opening_refuses_what_a_survey_calls_damaged_and_nothing_else() {
+    let (mut refusals, mut opened) = (0, 0);
+    let wholes = [abandoned, filled].map(|write| {
+        let whole = tempfile::tempdir().unwrap();
+        let appended = write(whole.path(), 40);
+        (whole, appended)
+    });
+    for seed in 1..=200_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (whole, appended) = &wholes[usize::from(seed % 2 == 0)];
+        let root = tempfile::tempdir().unwrap();
+        copy_folder(whole.path(), root.path());
+        if seed % 3 == 0 {
+            for name in ["recovery-point.0", "recovery-point.1"] {
+                let _ = fs::remove_file(root.path().join(name));
+            }
+        }
+        let segments = appended[39].end().get().div_ceil(SEGMENT);
+        let what = match random(&mut state, 5) {
+            0 => format!("{:?}", damage(root.path(), segments, &mut state)),
+            1 => {
+                let last = appended[39].end().get() - 1 - random(&mut state, 300);
+                flip(root.path(), last);
+                format!("flipped {last}")
+            }
+            2 => {
+                let to = (segments + random(&mut state, 2)) * SEGMENT;
+                fs::copy(segment(root.path(), 0), segment(root.path(), to)).unwrap();
+                format!("copied to {to}")
+            }
+            3 => {
+                let start = (segments - 1) * SEGMENT;
+                let size = usize::try_from(SEGMENT).unwrap();
+                patch(root.path(), start, &vec![0xEE; size]);
+                format!("{start} is garbage")
+            }
+            _ => {
+                let start = random(&mut state, 2) * (segments - 1) * SEGMENT;
+                fs::remove_file(segment(root.path(), start)).unwrap();
+                format!("removed {start}")
+            }
+        };
+        let options = SurveyOptions {
+            segment_size: Some(SegmentSize::new(SEGMENT).unwrap()),
+            ..SurveyOptions::default()
+        };
+        let found = survey(root.path(), &options).unwrap();
+        let is_damaged = found.health() == Health::Damaged;
+        let log = KIND.try_open(root.path(), small());
+        let refused = log.as_ref().err();
+        assert_eq!(
+            refused.is_some(),
+            is_damaged,
+            "seed {seed}, {what}: {:?}, {refused:?}",
+            found.faults
+        );
+        if let Ok(log) = &log {
+            assert_eq!(log.recovery().end, found.end, "seed {seed}, {what}");
+        }
+        if is_damaged { refusals += 1 } else { opened += 1 }
+    }
+    assert!(refusals > 20 && opened > 20, "{refusals} refused, {opened} opened");
 }
