@@ -325,8 +325,8 @@ impl RepairPlan {
     ///
     /// # Errors
     ///
-    /// If `to` exists and is no empty directory, or lies in the store, or the system refuses; what was
-    /// written until then stays.
+    /// If `to` exists and is no empty directory, or lies in the store, or the system refuses; what
+    /// was written until then stays.
     pub fn copy_to(&self, to: &Path) -> Result<RepairReport, RepairError> {
         apply::copy_to(self, to)
     }

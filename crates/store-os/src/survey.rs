@@ -288,17 +288,17 @@ pub enum SurveyError {
         /// The directory.
         path: PathBuf,
     },
-    /// No segment has the size that was given, and several have another.
+    /// The segments have another size than the one that was given.
     OtherSegmentSize {
         /// The directory of the segments.
         path: PathBuf,
         /// What was given, in bytes.
         given: u64,
-        /// What most of them have, in bytes.
+        /// What they have, in bytes.
         likely: u64,
     },
-    /// No segment has a length that can be the segment size, or lengths and names allow several: name
-    /// it.
+    /// No segment has a length that can be the segment size, or lengths and names allow several:
+    /// name it.
     SegmentSize {
         /// A segment whose length does not settle it.
         path: PathBuf,
@@ -320,7 +320,7 @@ impl fmt::Display for SurveyError {
             ),
             Self::OtherSegmentSize { path, given, likely } => write!(
                 f,
-                "no segment in {} is {given} bytes long, most have {likely}: leave the segment \
+                "the segments in {} are not {given} bytes long but {likely}: leave the segment \
                  size out, or give that one",
                 path.display()
             ),

@@ -33,8 +33,11 @@ pub(super) fn plan(root: &Path, options: &SurveyOptions<'_>) -> Result<RepairPla
     let aside = aside.into_iter().map(|index| &examined.listing.segments[index]).chain(empty);
     let aside: Vec<_> = aside.map(|file| file.path.clone()).collect();
     for path in aside.into_iter().rev().chain(examined.listing.foreign.iter().cloned()) {
-        let makes = |step: &RepairStep| matches!(step, RepairStep::Insert { path: made, .. } if *made == path);
         // What stands where a segment is to be made goes first.
+        let makes = |step: &RepairStep| match step {
+            RepairStep::Insert { path: made, .. } => *made == path,
+            _ => false,
+        };
         let place = planner.steps.iter().position(makes).unwrap_or(planner.steps.len());
         planner.steps.insert(place, RepairStep::SetAside { path });
     }

@@ -100,7 +100,12 @@ impl Listing {
         if files.is_empty() && store.is_none() {
             return Err(SurveyError::NotAStore { path: root.to_owned() });
         }
-        let size = segment_size((store.as_deref(), &directory), &files, size)?;
+        let checkpoint = store
+            .as_deref()
+            .and_then(|root| read_small(&root.join(CHECKPOINT)))
+            .map(|bytes| Checkpoint::decode(&bytes));
+        let proven = store.as_deref().and_then(|root| proven_size(root, checkpoint, &files));
+        let size = segment_size(&directory, &files, proven, size)?;
         let (mut segments, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| {
             size.position_of(file.start) == 0 && file.start.checked_add(size.bytes()).is_some()
         });
@@ -117,10 +122,6 @@ impl Listing {
             .filter(|_| abort_found.is_some())
             .map(|path| String::from_utf8_lossy(&read_small(&path).unwrap_or_default()).into());
         let abort_stamp = abort_found.as_ref().map(Stamp::new);
-        let checkpoint = store
-            .as_deref()
-            .and_then(|root| read_small(&root.join(CHECKPOINT)))
-            .map(|bytes| Checkpoint::decode(&bytes));
         Ok(Self {
             root: store,
             directory,
@@ -188,21 +189,21 @@ fn locate(root: &Path) -> Result<(Option<PathBuf>, PathBuf), SurveyError> {
 
 /// The segment size: as given, or as the recovery point, the names or the files have it.
 fn segment_size(
-    (root, directory): (Option<&Path>, &Path),
+    directory: &Path,
     files: &[Listed],
+    proven: Option<SegmentSize>,
     given: Option<SegmentSize>,
 ) -> Result<SegmentSize, SurveyError> {
-    let likely = match root.and_then(|root| proven_size(root, files)) {
-        Some(proven) => Ok(Some(proven)),
-        None => likely_size(files),
-    };
+    let likely = proven.map_or_else(|| likely_size(files), |proven| Ok(Some(proven)));
     let Some(given) = given else {
         return Ok(likely?.unwrap_or(SegmentSize::ROCKETMQ_DEFAULT));
     };
     if let Ok(Some(likely)) = likely {
-        let has = |size: SegmentSize| files.iter().filter(move |file| file.len == size.bytes());
+        let has = |size: SegmentSize| files.iter().filter(|file| file.len == size.bytes()).count();
         // A single file may be the one that was cut.
-        if has(given).next().is_none() && has(likely).count() > 1 {
+        let nobody_has = has(given) == 0 && has(likely) > 1;
+        let fits_less = fitting(files, given) < fitting(files, likely);
+        if nobody_has || (fits_less && has(given) < has(likely)) {
             let (given, likely) = (given.bytes(), likely.bytes());
             let path = directory.to_owned();
             return Err(SurveyError::OtherSegmentSize { path, given, likely });
@@ -211,10 +212,15 @@ fn segment_size(
     Ok(given)
 }
 
-/// The size in the newest recovery point, unless it is one of another log: most names fit it.
-fn proven_size(root: &Path, files: &[Listed]) -> Option<SegmentSize> {
+/// The size in the newest recovery point, unless others had the log since or most names do not fit.
+fn proven_size(
+    root: &Path,
+    checkpoint: Option<Result<Checkpoint, CheckpointError>>,
+    files: &[Listed],
+) -> Option<SegmentSize> {
+    let others = Others::of(&checkpoint.and_then(Result::ok).unwrap_or_default());
     let (_, points) = PointFiles::load(root);
-    let size = points.first()?.segment_size;
+    let size = points.iter().find(|point| point.others == others)?.segment_size;
     (files.len() <= 2 * fitting(files, size)).then_some(size)
 }
 

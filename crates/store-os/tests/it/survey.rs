@@ -599,3 +599,38 @@ fn of_a_large_abort_only_the_first_bytes_are_read() {
     fs::write(root.path().join("abort"), vec![b'1'; 1 << 20]).unwrap();
     assert_eq!(look(root.path()).abort.unwrap().len(), 4096);
 }
+
+#[test]
+fn the_recovery_point_says_the_size_when_no_file_has_it_any_more() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path(), 60);
+    let count = look(root.path()).segments.len();
+    for index in 0..length_u64(count) {
+        let path = segment(root.path(), index * SEGMENT);
+        OpenOptions::new().write(true).open(path).unwrap().set_len(SEGMENT / 2).unwrap();
+    }
+    assert_eq!(look(root.path()).segment_size, segment_size());
+    // Where RocketMQ had the log since, an older point says nothing.
+    let other = golden("plain");
+    for name in ["recovery-point.0", "recovery-point.1"] {
+        let point = root.path().join(name);
+        if point.exists() {
+            fs::copy(point, other.path().join(name)).unwrap();
+        }
+    }
+    assert_eq!(look(other.path()).segment_size.bytes(), 64 << 10);
+    fs::copy(root.path().join("checkpoint"), other.path().join("checkpoint")).unwrap();
+    assert_eq!(look(other.path()).segment_size, segment_size(), "the point was not looked at");
+}
+
+#[test]
+fn a_size_that_a_grown_file_has_and_the_names_do_not_fit_is_refused() {
+    let root = golden("crash");
+    let grown = root.path().join("commitlog/00000000000000000000");
+    OpenOptions::new().write(true).open(grown).unwrap().set_len(128 << 10).unwrap();
+    let segment_size = SegmentSize::new(128 << 10).ok();
+    let options = SurveyOptions { segment_size, ..SurveyOptions::default() };
+    let path = root.path().join("commitlog");
+    let refused = SurveyError::OtherSegmentSize { path, given: 128 << 10, likely: 64 << 10 };
+    assert_eq!(survey(root.path(), &options).map(|_| ()), Err(refused));
+}
