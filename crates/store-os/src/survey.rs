@@ -288,13 +288,13 @@ pub enum SurveyError {
         /// The directory.
         path: PathBuf,
     },
-    /// The segments have another size than the one that was given.
+    /// Hardly any segment has the size that was given, and most have another.
     OtherSegmentSize {
         /// The directory of the segments.
         path: PathBuf,
         /// What was given, in bytes.
         given: u64,
-        /// What they have, in bytes.
+        /// What most of them have, in bytes.
         likely: u64,
     },
     /// No segment has a length that can be the segment size, or lengths and names allow several:
@@ -320,8 +320,8 @@ impl fmt::Display for SurveyError {
             ),
             Self::OtherSegmentSize { path, given, likely } => write!(
                 f,
-                "the segments in {} are not {given} bytes long but {likely}: leave the segment \
-                 size out, or give that one",
+                "hardly any segment in {} is {given} bytes long, most have {likely}: leave the \
+                 segment size out, or give that one",
                 path.display()
             ),
             Self::SegmentSize { path, found } => write!(
