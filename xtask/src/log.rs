@@ -95,6 +95,11 @@ impl Store {
         command
     }
 
+    /// Whether DIR is known to be a store's root whose owner closed it.
+    fn is_closed(&self) -> bool {
+        self.dir.join("commitlog").is_dir() && !self.dir.join("abort").exists()
+    }
+
     /// Fails in one line if DIR cannot be a store.
     fn check(&self) -> Result<()> {
         let shown = text::path(&self.dir);

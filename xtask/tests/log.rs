@@ -335,8 +335,45 @@ fn a_torn_tail_ends_a_dump_and_is_no_damage() {
     store.patch(at + size / 2, &vec![0; size - size / 2]);
     let told = store.log(&["dump", "crash", "--json"]);
     assert_eq!((told.code, told.json_lines().len()), (Some(0), 59), "{}", told.err);
-    let note = "the log ends at offset 174049 in a torn tail:\n";
-    assert!(told.err.starts_with(note), "{}", told.err);
+    let note = "nothing valid follows offset 174049:\n";
+    let judge = "        whether that is a torn tail or damage is judged by\n        \
+                 cargo xtask log verify crash\n";
+    assert!(told.err.starts_with(note) && told.err.ends_with(judge), "{}", told.err);
+    let told = store.log(&["dump", "crash", "--from", "174049"]);
+    assert_eq!((told.code, &*told.out), (Some(0), ""), "{}", told.err);
+    assert!(told.err.starts_with(note) && told.err.ends_with(judge), "{}", told.err);
+}
+
+#[test]
+fn what_a_crash_does_not_leave_behind_the_last_record_is_damage_to_a_dump_too() {
+    let elsewhere = Copy::of("crash");
+    let segment = fs::read(elsewhere.path("commitlog/00000000000000131072")).unwrap();
+    let (at, size) = LAST_RECORD;
+    elsewhere.patch(177_454, &segment[at - 131_072..][..size]);
+    let missing = Copy::of("crash");
+    fs::write(missing.path("commitlog/00000000000000327680"), vec![0xA5; SEGMENT]).unwrap();
+    let closed = Copy::of("crash");
+    fs::write(closed.path("commitlog/00000000000000196608"), vec![0xA5; SEGMENT]).unwrap();
+    let told = closed.log(&["dump", "crash", "--json"]);
+    assert_eq!(told.code, Some(0), "an unclean exit may leave that: {}", told.err);
+    fs::remove_file(closed.path("abort")).unwrap();
+    for (store, at) in [(elsewhere, 177_454), (missing, 177_454), (closed, 177_454)] {
+        let told = store.log(&["dump", "crash", "--json"]);
+        assert_eq!((told.code, told.json_lines().len()), (Some(2), 60), "{}", told.err);
+        let note = format!("nothing valid follows offset {at}:\n");
+        let judge = "        that is damage and no torn tail:\n        \
+                     cargo xtask log verify crash\n";
+        assert!(told.err.starts_with(&note) && told.err.ends_with(judge), "{}", told.err);
+        assert_eq!(store.log(&["verify", "crash"]).code, Some(2));
+    }
+}
+
+#[test]
+fn a_dump_from_the_end_of_the_log_says_that_it_is_the_end() {
+    for (name, end) in [("plain", "396139"), ("crash", "177454"), ("batchcq", "4616")] {
+        let told = Copy::of(name).log(&["dump", name, "--from", end]);
+        told.check(0, "", &format!("the log ends at offset {end}\n"));
+    }
 }
 
 #[test]
@@ -407,6 +444,14 @@ fn what_a_producer_named_does_not_reach_the_terminal_raw() {
         assert_eq!(told.code, Some(0), "{told:?}");
         assert!(told.out.contains(r"\u{1b}\u{7}"), "{}", told.out);
         assert!(!told.out.contains('\u{1b}'), "{}", told.out);
+    }
+    store.patch(at + topic, "\u{9b}".as_bytes());
+    for arguments in [&["verify", "crash", "--json"][..], &["dump", "crash", "--json"]] {
+        let told = store.log(arguments);
+        assert!(
+            told.out.contains(r#""topic":"\u009b""#) || told.out.contains(r#""topic": "\u009b""#)
+        );
+        assert!(!told.out.contains('\u{9b}'), "{}", told.out);
     }
 }
 
