@@ -5,12 +5,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use group_commit::GroupCommit;
 use serde_json::Value;
-use store_core::{Message, QueueId, SegmentSize, Wait};
+use store_core::{
+    Destination, LogOffset, Message, Placed, Protection, QueueId, QueueOffset, SegmentSize,
+    TimestampMs, Topic, Wait, encode, encode_blank,
+};
 use store_os::{Log, LogOptions};
 use tempfile::TempDir;
 
@@ -732,6 +736,75 @@ fn a_repaired_copy_leaves_the_store_as_it_is() {
     let told = store.log(&["repair", "badtopic", "--to", "copy", "--apply"]);
     assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
     assert!(told.err.contains("is not empty"), "{}", told.err);
+}
+
+#[test]
+fn a_dry_run_checks_what_the_repair_would_refuse() {
+    let store = Copy::of("crash");
+    store.patch(RECORD_45.0 + 200, &[0xFF]);
+    for (target, why) in [
+        ("crash", "is not empty"),
+        ("crash/commitlog/copy", "lies in the store"),
+        ("crash/abort", "is no directory"),
+    ] {
+        for apply in [&[][..], &["--apply"]] {
+            let told = store.log(&[&["repair", "crash", "--to", target], apply].concat());
+            assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+            assert_eq!(told.err, format!("error: {target} {why}; name another\n"));
+        }
+    }
+    let (_, wide) = far_segment(5000);
+    for arguments in [&["repair", "s"][..], &["repair", "s", "--to", "copy"]] {
+        let told = wide.log(arguments);
+        assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+        let err = told.err.replace('\n', " ");
+        assert!(err.contains("too many to be lost: move what does not belong"), "{told:?}");
+    }
+    let (missing, gap) = far_segment(1024);
+    let told = gap.log(&["repair", "s"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let (first, last) = (missing.start, missing.end - SEGMENT);
+    let made = format!(
+        "\n\nit would\n- make {first:020} to {last:020},\n    \
+         1024 missing segments, as one blank each\n"
+    );
+    assert!(told.out.ends_with(&made), "{}", told.out);
+}
+
+/// A store of one segment with a record, and another so many segments behind it; and the bytes
+/// that are missing between them.
+fn far_segment(missing: usize) -> (Range<usize>, Copy) {
+    let store = Copy { root: TempDir::new().unwrap(), name: "s" };
+    fs::create_dir_all(store.path("commitlog")).unwrap();
+    let start = SEGMENT * (missing + 1);
+    for at in [0, start] {
+        let to = Destination { topic: Topic::new(b"orders").unwrap(), queue_id: QueueId::new(0) };
+        let mut segment = vec![0; SEGMENT];
+        let encoded = encode(to, &Message::default(), Protection::Record, &mut segment).unwrap();
+        let end = usize::try_from(encoded.len()).unwrap();
+        encoded.place(&Placed {
+            log_offset: LogOffset::new(at.try_into().unwrap()),
+            queue_offset: QueueOffset::new(0),
+            store_timestamp: TimestampMs::new(1_795_957_621_653),
+        });
+        segment[end..][..8].copy_from_slice(&encode_blank((SEGMENT - end).try_into().unwrap()));
+        fs::write(store.path(&format!("commitlog/{at:020}")), segment).unwrap();
+    }
+    (SEGMENT..start, store)
+}
+
+#[test]
+fn a_repair_whose_report_cannot_be_printed_is_done_and_says_so() {
+    let store = Copy::of("badtopic");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = store.command(&["repair", "badtopic", "--apply"]).stdout(full).output().unwrap();
+    let told = Told::new(&output);
+    let said = "the repair was done, but what it did could not be printed:\n\
+                cannot write to standard output: No space left on device (os error 28)\n\
+                check it: cargo xtask log verify badtopic\n";
+    assert!(told.err.starts_with(said), "{told:?}");
+    assert_eq!(told.code, Some(0));
+    assert_eq!(store.log(&["verify", "badtopic"]).code, Some(0));
 }
 
 #[test]
