@@ -61,7 +61,7 @@ struct Store {
     /// The store's root, which holds commitlog/, or a directory of segments itself
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Segment size (mappedFileSizeCommitLog), also as 64MiB [default: what most segments have]
+    /// Segment size (mappedFileSizeCommitLog), also as 64MiB [default: what the segments show]
     #[arg(long, value_name = "BYTES", value_parser = segment_size)]
     segment_size: Option<SegmentSize>,
     /// Do not verify records' CRC32 property, only their bodies' checksums

@@ -744,6 +744,7 @@ fn a_dry_run_checks_what_the_repair_would_refuse() {
     store.patch(RECORD_45.0 + 200, &[0xFF]);
     for (target, why) in [
         ("crash", "is not empty"),
+        ("crash/copy", "lies in the store"),
         ("crash/commitlog/copy", "lies in the store"),
         ("crash/abort", "is no directory"),
     ] {
@@ -754,14 +755,14 @@ fn a_dry_run_checks_what_the_repair_would_refuse() {
         }
     }
     let (_, wide) = far_segment(5000);
-    for arguments in [&["repair", "s"][..], &["repair", "s", "--to", "copy"]] {
-        let told = wide.log(arguments);
+    for to in [&[][..], &["--to", "copy"]] {
+        let told = wide.log(&[&["repair", "s", "--segment-size", "64KiB"], to].concat());
         assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
         let err = told.err.replace('\n', " ");
         assert!(err.contains("too many to be lost: move what does not belong"), "{told:?}");
     }
     let (missing, gap) = far_segment(1024);
-    let told = gap.log(&["repair", "s"]);
+    let told = gap.log(&["repair", "s", "--segment-size", "64KiB"]);
     assert_eq!(told.code, Some(0), "{told:?}");
     let (first, last) = (missing.start, missing.end - SEGMENT);
     let made = format!(
@@ -771,6 +772,56 @@ fn a_dry_run_checks_what_the_repair_would_refuse() {
     assert!(told.out.ends_with(&made), "{}", told.out);
 }
 
+#[test]
+fn a_segment_that_is_a_link_is_named_and_not_repaired() {
+    let store = Copy::of("crash");
+    let segment = store.path("commitlog/00000000000000131072");
+    fs::rename(&segment, store.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(store.path("elsewhere"), &segment).unwrap();
+    let told = store.log(&["verify", "crash"]);
+    let fault = "\n00000000000000131072            –          –        –\n    \
+                 a symbolic link, which is not followed: put the file itself there\n";
+    assert!(told.code == Some(2) && told.out.ends_with(fault), "{told:?}");
+    for task in [&["repair", "crash"][..], &["repair", "crash", "--apply"]] {
+        let told = store.log(task);
+        assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+        assert!(told.err.contains("symbolic link"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_record_that_a_repair_overwrites_is_not_counted_as_kept() {
+    let store = Copy::of("crash");
+    let (at, size) = RECORD_45;
+    // Thirty bad bytes are too few for a filler: the valid record behind them goes too.
+    store.patch(at, &[0xEE; 30]);
+    let body_len = size - 30 - record_at(at + 30, 0).len();
+    store.patch(at + 30, &record_at(at + 30, body_len));
+    let told = store.log(&["repair", "crash"]);
+    let head = "crash: a repair keeps 59 records and loses 2839 bytes in 2 places\n";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    let told = store.log(&["repair", "crash", "--apply"]);
+    let head = "crash: repaired; 59 records kept, 2839 bytes in 2 places lost\n";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    let told = store.log(&["verify", "crash"]);
+    let sound = "crash: sound\n60 records, 1 of them filler; ";
+    assert!(told.out.starts_with(sound), "{}", told.out);
+}
+
+/// A record with a body of so many bytes.
+fn record_at(at: usize, body_len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; SEGMENT];
+    let to = Destination { topic: Topic::new(b"orders").unwrap(), queue_id: QueueId::new(0) };
+    let message = Message { body: &vec![b'x'; body_len], ..Message::default() };
+    let encoded = encode(to, &message, Protection::Record, &mut bytes).unwrap();
+    let placed = encoded.place(&Placed {
+        log_offset: LogOffset::new(at.try_into().unwrap()),
+        queue_offset: QueueOffset::new(0),
+        store_timestamp: TimestampMs::new(1_795_957_621_653),
+    });
+    placed.to_vec()
+}
+
 /// A store of one segment with a record, and another so many segments behind it; and the bytes
 /// that are missing between them.
 fn far_segment(missing: usize) -> (Range<usize>, Copy) {
@@ -778,16 +829,10 @@ fn far_segment(missing: usize) -> (Range<usize>, Copy) {
     fs::create_dir_all(store.path("commitlog")).unwrap();
     let start = SEGMENT * (missing + 1);
     for at in [0, start] {
-        let to = Destination { topic: Topic::new(b"orders").unwrap(), queue_id: QueueId::new(0) };
-        let mut segment = vec![0; SEGMENT];
-        let encoded = encode(to, &Message::default(), Protection::Record, &mut segment).unwrap();
-        let end = usize::try_from(encoded.len()).unwrap();
-        encoded.place(&Placed {
-            log_offset: LogOffset::new(at.try_into().unwrap()),
-            queue_offset: QueueOffset::new(0),
-            store_timestamp: TimestampMs::new(1_795_957_621_653),
-        });
-        segment[end..][..8].copy_from_slice(&encode_blank((SEGMENT - end).try_into().unwrap()));
+        let mut segment = record_at(at, 0);
+        let rest = SEGMENT - segment.len();
+        segment.extend(encode_blank(rest.try_into().unwrap()));
+        segment.resize(SEGMENT, 0);
         fs::write(store.path(&format!("commitlog/{at:020}")), segment).unwrap();
     }
     (SEGMENT..start, store)

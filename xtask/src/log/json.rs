@@ -252,14 +252,18 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped_and_the_json_says_the_same() {
-        let said = "é主 \u{1b}[2J\u{7f}\u{80}\u{9b}\u{9f}\u{a0}\u{61c}\u{200b}\u{200e}\u{200f}\u{2010}\
-                    \u{2028}\u{202a}\u{202e}\u{202f}\u{2066}\u{2069}\u{feff}\"\\";
-        let raw = serde_json::to_string(said).unwrap();
-        let found = inert(raw.clone());
-        assert_eq!(serde_json::from_str::<String>(&found).unwrap(), said);
-        let expect = "\"é主 \\u001b[2J\\u007f\\u0080\\u009b\\u009f\u{a0}\\u061c\\u200b\\u200e\\u200f\u{2010}\
-                      \\u2028\\u202a\\u202e\u{202f}\\u2066\\u2069\\ufeff\\\"\\\\\"";
-        assert_eq!(found, expect);
+        for (said, expect) in [
+            ("é主 \u{1b}[2J\"\\", r#""é主 \u001b[2J\"\\""#),
+            ("\u{7f}\u{80}\u{9b}\u{9f}", r#""\u007f\u0080\u009b\u009f""#),
+            ("\u{61c}\u{200b}\u{200e}\u{200f}", r#""\u061c\u200b\u200e\u200f""#),
+            ("\u{2028}\u{202a}\u{202e}\u{2066}", r#""\u2028\u202a\u202e\u2066""#),
+            ("\u{2069}\u{feff}", r#""\u2069\ufeff""#),
+            ("\u{a0}\u{2010}\u{202f}", "\"\u{a0}\u{2010}\u{202f}\""),
+        ] {
+            let found = inert(serde_json::to_string(said).unwrap());
+            assert_eq!(found, expect);
+            assert_eq!(serde_json::from_str::<String>(&found).unwrap(), said);
+        }
         assert_eq!(inert("{}".to_owned()), "{}");
     }
 }

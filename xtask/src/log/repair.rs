@@ -43,8 +43,8 @@ use crate::{exit, say, signals};
 ///
 /// Exit codes: 0 the plan was made, the repair done, or there is nothing to repair, 1 wrong command
 /// or directory, the store is in use, or the repair failed or would fail, 130 interrupted. While a
-/// repair writes, a first interrupt only has it say that it goes on and a second one ends it: run it
-/// again, with an unfinished copy removed.
+/// repair writes, a first interrupt only has it say that it goes on and a second one ends it: run
+/// it again, with an unfinished copy removed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let interrupted = signals::flag()?;
     let plan = store.scan_until(&interrupted, store_os::plan_repair)?;
     let Some(plan) = plan else { return Ok(exit::INTERRUPTED) };
-    check_gaps(&plan)?;
+    check_plan(&plan)?;
     if plan.steps.is_empty() && to.is_none() {
         say::out(&format!("{}: nothing to repair\n", text::path(&store.dir)))?;
         return Ok(exit::OK);
@@ -74,7 +74,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let survey = &plan.survey;
     let lost = lost_of_log(survey, &plan.steps, &plan.lost);
     if !apply {
-        let plan = Shown { survey, steps: &plan.steps, lost: &lost, is_copy: to.is_some() };
+        let plan = Shown {
+            survey,
+            steps: &plan.steps,
+            lost: &lost,
+            kept: kept(survey, plan.records_overwritten),
+            is_copy: to.is_some(),
+        };
         show(|out| plan.render(&store.dir, out))?;
         how_to_go_on(survey, store, to.as_deref());
         return Ok(exit::OK);
@@ -94,7 +100,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let report = report.map_err(|error| cannot_repair(&error))?;
     let repaired = to.as_deref().unwrap_or(&store.dir);
     let report = RepairReport { lost, ..report };
-    if let Err(error) = show(|out| render_report(survey, &report, repaired, out)) {
+    let kept = kept(survey, plan.records_overwritten);
+    if let Err(error) = show(|out| render_report(survey, &report, &kept, repaired, out)) {
         say!("the repair was done, but what it did could not be printed:");
         say!("{error:#}");
     }
@@ -108,26 +115,38 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
 
 /// Fails if a copy to `to` would, before much is read for it.
 fn check_target(dir: &Path, to: &Path) -> Result<()> {
-    let absolute = |path: &Path| path::absolute(path).context("cannot tell the working directory");
-    let segments = Some(dir.join("commitlog")).filter(|segments| segments.is_dir());
-    let segments = absolute(segments.as_deref().unwrap_or(dir))?;
+    let seen = |error: io::Error| anyhow!("cannot look at {}: {error}", text::path(to));
     let why = match fs::read_dir(to).map(|mut entries| entries.next()) {
         Ok(Some(_)) => "is not empty",
         Err(error) if error.kind() == ErrorKind::NotADirectory => "is no directory",
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            bail!("cannot look at {}: {error}", text::path(to))
-        }
-        _ if absolute(to)?.starts_with(segments) => "lies in the store",
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(seen(error)),
+        _ if is_in_store(dir, to).map_err(seen)? => "lies in the store",
         _ => return Ok(()),
     };
     bail!("{} {why}; name another", text::path(to))
 }
 
-/// Fails if the plan does not fill all segments that are missing, because they are too many: then
-/// it cannot be applied.
-fn check_gaps(plan: &RepairPlan) -> Result<()> {
+/// Whether `to` lies below the store's root or its segments, with symbolic links followed.
+fn is_in_store(dir: &Path, to: &Path) -> io::Result<bool> {
+    let to = path::absolute(to)?;
+    let there = to.ancestors().find(|place| fs::symlink_metadata(place).is_ok()).unwrap_or(&to);
+    let there = fs::canonicalize(there)?;
+    let segments = dir.join("commitlog");
+    let own = [Some(dir), segments.is_dir().then_some(&segments)];
+    own.into_iter()
+        .flatten()
+        .map(fs::canonicalize)
+        .try_fold(false, |is_in, own| Ok(is_in || there.starts_with(own?)))
+}
+
+/// Fails if the plan cannot be applied: a segment is a link, or so many are missing that the plan
+/// does not fill the gap.
+fn check_plan(plan: &RepairPlan) -> Result<()> {
     let size = plan.survey.segment_size.bytes();
     for fault in &plan.survey.faults {
+        if matches!(fault.kind, FaultKind::SymbolicLink) {
+            return Err(cannot_repair(&RepairError::Link { path: fault.path.clone() }));
+        }
         let Fault { from, to, kind: FaultKind::MissingSegment, .. } = fault else { continue };
         let is_inside = |start: &LogOffset| (*from..*to).contains(start);
         let starts = plan.steps.iter().filter_map(|step| match step {
@@ -269,12 +288,14 @@ struct Shown<'a> {
     survey: &'a Survey,
     steps: &'a [RepairStep],
     lost: &'a [LostRange],
+    /// How many records are kept.
+    kept: String,
     is_copy: bool,
 }
 
 impl Shown<'_> {
     fn render(&self, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
-        let (kept, lost) = (kept(self.survey), sum(self.lost));
+        let (kept, lost) = (&self.kept, sum(self.lost));
         let what = format!("a repair keeps {kept} and loses {lost}");
         writeln!(out, "{}", text::headed(dir, &what))?;
         lost_ranges(self.lost, out)?;
@@ -282,6 +303,11 @@ impl Shown<'_> {
             writeln!(out)?;
             writeln!(out, "it would")?;
         }
+        self.all_steps(out)
+    }
+
+    /// The steps; missing segments in a row are one.
+    fn all_steps(&self, out: &mut dyn Write) -> io::Result<()> {
         let is_next = |one: &RepairStep, next: &RepairStep| match (one, next) {
             (RepairStep::Insert { start: one, .. }, RepairStep::Insert { start: next, .. }) => {
                 one.checked_add(self.survey.segment_size.bytes()) == Some(*next)
@@ -345,10 +371,11 @@ fn render_fill(fill: &Fill, out: &mut dyn Write) -> io::Result<()> {
 fn render_report(
     survey: &Survey,
     report: &RepairReport,
+    kept: &str,
     dir: &Path,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (kept, lost_sum) = (kept(survey), sum(&report.lost));
+    let lost_sum = sum(&report.lost);
     writeln!(out, "{}", text::headed(dir, &format!("repaired; {kept} kept, {lost_sum} lost")))?;
     lost_ranges(&report.lost, out)?;
     if !report.set_aside.is_empty() {
@@ -381,8 +408,10 @@ fn is_behind(survey: &Survey, one: &Path, next: &Path) -> bool {
     start(one).and_then(|start| start.checked_add(survey.segment_size.bytes())) == start(next)
 }
 
-fn kept(survey: &Survey) -> String {
-    text::plural(survey.records - fault::fillers(survey).0, "record")
+/// Records that a repair keeps, which are no fillers; it overwrites so many that are valid.
+fn kept(survey: &Survey, overwritten: u64) -> String {
+    let records = survey.records - fault::fillers(survey).0;
+    text::plural(records.saturating_sub(overwritten), "record")
 }
 
 fn sum(lost: &[LostRange]) -> String {
@@ -433,7 +462,7 @@ mod tests {
 
     fn plan<'a>(steps: &'a [RepairStep], lost: &'a [LostRange], is_copy: bool) -> String {
         let survey = fixture::sound();
-        let shown = Shown { survey: &survey, steps, lost, is_copy };
+        let shown = Shown { survey: &survey, steps, lost, kept: kept(&survey, 0), is_copy };
         text(|out| shown.render(Path::new("/s"), out))
     }
 
@@ -520,7 +549,9 @@ it would
     fn a_report_names_the_ends_of_a_row_of_written_segments() {
         let written = [1, 2, 3, 5, 6].map(|number| format!("/c/{:020}", number * 65_536).into());
         let report = RepairReport { written: written.to_vec(), ..RepairReport::default() };
-        let found = text(|out| render_report(&fixture::sound(), &report, Path::new("/c"), out));
+        let found = text(|out| {
+            render_report(&fixture::sound(), &report, "3 records", Path::new("/c"), out)
+        });
         let expect = "written\n- 00000000000000065536 to 00000000000000196608, 3 segments\n\
                       - 00000000000000327680\n- 00000000000000393216\n";
         assert!(found.ends_with(expect), "{found}");
@@ -533,7 +564,7 @@ it would
         let tell = move || told.send(()).unwrap();
         let done = telling(&interrupted, tell, || {
             interrupted.store(true, Ordering::Relaxed);
-            hears.recv_timeout(Duration::from_secs(60))
+            hears.recv_timeout(Duration::from_mins(1))
         });
         assert_eq!(done, Ok(()));
         let quiet = AtomicBool::new(false);
@@ -541,12 +572,14 @@ it would
     }
 
     #[test]
-    fn fillers_of_an_earlier_repair_are_not_counted_as_kept() {
+    fn fillers_of_an_earlier_repair_and_what_is_overwritten_are_not_counted_as_kept() {
         let mut survey = fixture::sound();
         let (name, topic) = fixture::topic("FLUSHMARK_LOST", 1);
         let topic = store_os::TopicSurvey { queues: std::collections::BTreeMap::new(), ..topic };
         survey.topics.insert(name, topic);
-        assert_eq!(kept(&survey), "2 records");
+        assert_eq!(kept(&survey, 0), "2 records");
+        assert_eq!(kept(&survey, 1), "1 record");
+        assert_eq!(kept(&survey, 3), "0 records");
     }
 
     #[test]
@@ -601,7 +634,7 @@ it would
             written: vec![path],
         };
         let survey = fixture::sound();
-        let found = text(|out| render_report(&survey, &report, Path::new("/s"), out));
+        let found = text(|out| render_report(&survey, &report, "3 records", Path::new("/s"), out));
         let expect = r"
 /s: repaired; 3 records kept, 100 bytes in 1 place lost
 
@@ -616,8 +649,9 @@ written
 - 00000000000000065536
 ";
         assert_eq!(found, expect.trim_start());
-        let found =
-            text(|out| render_report(&survey, &RepairReport::default(), Path::new("/s"), out));
+        let found = text(|out| {
+            render_report(&survey, &RepairReport::default(), "3 records", Path::new("/s"), out)
+        });
         assert_eq!(found, "/s: repaired; 3 records kept, nothing lost\n");
     }
 }
