@@ -361,13 +361,16 @@ fn what_a_crash_does_not_leave_behind_the_last_record_is_damage_to_a_dump_too() 
     let told = closed.log(&["dump", "crash", "--json"]);
     assert_eq!(told.code, Some(0), "an unclean exit may leave that: {}", told.err);
     fs::remove_file(closed.path("abort")).unwrap();
-    for (store, at) in [(elsewhere, 177_454), (missing, 177_454), (closed, 177_454)] {
+    let that = "that";
+    let behind = "what is in segments behind it";
+    for (store, what) in [(elsewhere, that), (missing, behind), (closed, behind)] {
         let told = store.log(&["dump", "crash", "--json"]);
         assert_eq!((told.code, told.json_lines().len()), (Some(2), 60), "{}", told.err);
-        let note = format!("nothing valid follows offset {at}:\n");
-        let judge = "        that is damage and no torn tail:\n        \
-                     cargo xtask log verify crash\n";
-        assert!(told.err.starts_with(&note) && told.err.ends_with(judge), "{}", told.err);
+        let note = "nothing valid follows offset 177454:\n";
+        let judge = format!(
+            "        {what} is damage and no torn tail:\n        cargo xtask log verify crash\n"
+        );
+        assert!(told.err.starts_with(note) && told.err.ends_with(&judge), "{}", told.err);
         assert_eq!(store.log(&["verify", "crash"]).code, Some(2));
     }
 }

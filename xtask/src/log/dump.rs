@@ -157,11 +157,12 @@ impl Dump<'_> {
         if let Some(Damage { at, found, .. }) = &self.damage {
             say!("nothing valid follows offset {at}:");
             told_below("        ", found);
-            let is_no_tail = is_no_tail(found)
-                || is_anything_behind(reader, *at, self.arguments.store.is_closed())
-                    .map_err(|error| cannot_read(&error))?;
-            if is_no_tail {
+            let is_closed = self.arguments.store.is_closed();
+            if is_no_tail(found) {
                 say!("        that is damage and no torn tail:");
+                code = exit::INVALID;
+            } else if is_anything_behind(reader, *at, is_closed).map_err(|e| cannot_read(&e))? {
+                say!("        what is in segments behind it is damage and no torn tail:");
                 code = exit::INVALID;
             } else {
                 say!("        whether that is a torn tail or damage is judged by");
