@@ -15,7 +15,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow, bail};
 use store_core::{Protection, SegmentSize};
@@ -61,7 +61,7 @@ struct Store {
     /// The store's root, which holds commitlog/, or a directory of segments itself
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Segment size (mappedFileSizeCommitLog), also as 64MiB [default: what most segments have]
+    /// Segment size (mappedFileSizeCommitLog), also as 64MiB [default: what the segments show]
     #[arg(long, value_name = "BYTES", value_parser = segment_size)]
     segment_size: Option<SegmentSize>,
     /// Do not verify records' CRC32 property, only their bodies' checksums
@@ -95,6 +95,11 @@ impl Store {
         command
     }
 
+    /// Whether DIR is known to be a store's root whose owner closed it.
+    fn is_closed(&self) -> bool {
+        self.dir.join("commitlog").is_dir() && !self.dir.join("abort").exists()
+    }
+
     /// Fails in one line if DIR cannot be a store.
     fn check(&self) -> Result<()> {
         let shown = text::path(&self.dir);
@@ -121,7 +126,15 @@ impl Store {
         read: impl FnOnce(&Path, &SurveyOptions<'_>) -> Result<T, SurveyError>,
     ) -> Result<Option<T>> {
         self.check()?;
-        let interrupted = signals::flag()?;
+        self.scan_until(&*signals::flag()?, read)
+    }
+
+    /// The same until `interrupted` is set, without a look at DIR first.
+    fn scan_until<T>(
+        &self,
+        interrupted: &AtomicBool,
+        read: impl FnOnce(&Path, &SurveyOptions<'_>) -> Result<T, SurveyError>,
+    ) -> Result<Option<T>> {
         let bar = ScanBar::new();
         let progress = |seen| {
             bar.show(&seen);
@@ -149,7 +162,19 @@ impl Store {
     }
 }
 
+/// Runs the task; an error's text fits a terminal.
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    run_task(arguments).map_err(|error| anyhow!("{}", error_lines(&format!("{error:#}"))))
+}
+
+/// An error in lines of at most 80 columns, but for a long path, behind `error: `.
+fn error_lines(error: &str) -> String {
+    let lines: Vec<String> =
+        error.lines().flat_map(|line| text::folded(line, text::COLUMNS - 7)).collect();
+    lines.join("\n")
+}
+
+fn run_task(arguments: &Arguments) -> Result<u8> {
     match (&arguments.task, &arguments.store) {
         (Some(Task::Dump(arguments)), _) => dump::run(arguments),
         (Some(Task::Repair(arguments)), _) => repair::run(arguments),
@@ -202,6 +227,25 @@ mod tests {
         for given in ["", "KiB", "64kb", "-1", "1.5GiB", "64 MiB", "99999999999GiB", "4096GiB"] {
             assert!(segment_size(given).is_err(), "{given}");
         }
+    }
+
+    #[test]
+    fn an_error_has_lines_of_80_columns_and_whole_words() {
+        assert_eq!(error_lines("a\nb"), "a\nb");
+        let path = "/x".repeat(50);
+        assert_eq!(
+            error_lines(&format!("cannot look at {path}: no")),
+            format!("cannot look at\n{path}:\nno")
+        );
+        assert!(error_lines(&"word ".repeat(40)).lines().all(|line| line.len() + 7 <= 80));
+    }
+
+    #[test]
+    fn every_task_is_known_to_what_names_a_directory() {
+        let command = <Arguments as clap::Args>::augment_args(clap::Command::new("log"));
+        let tasks: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        assert!(!tasks.is_empty());
+        assert!(tasks.iter().all(|task| text::TASKS.contains(task)), "{tasks:?}");
     }
 
     #[test]

@@ -5,12 +5,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use group_commit::GroupCommit;
 use serde_json::Value;
-use store_core::{Message, QueueId, SegmentSize, Wait};
+use store_core::{
+    Destination, LogOffset, Message, Placed, Protection, QueueId, QueueOffset, SegmentSize,
+    TimestampMs, Topic, Wait, encode, encode_blank,
+};
 use store_os::{Log, LogOptions};
 use tempfile::TempDir;
 
@@ -335,8 +339,48 @@ fn a_torn_tail_ends_a_dump_and_is_no_damage() {
     store.patch(at + size / 2, &vec![0; size - size / 2]);
     let told = store.log(&["dump", "crash", "--json"]);
     assert_eq!((told.code, told.json_lines().len()), (Some(0), 59), "{}", told.err);
-    let note = "the log ends at offset 174049 in a torn tail:\n";
-    assert!(told.err.starts_with(note), "{}", told.err);
+    let note = "nothing valid follows offset 174049:\n";
+    let judge = "        whether that is a torn tail or damage is judged by\n        \
+                 cargo xtask log verify crash\n";
+    assert!(told.err.starts_with(note) && told.err.ends_with(judge), "{}", told.err);
+    let told = store.log(&["dump", "crash", "--from", "174049"]);
+    assert_eq!((told.code, &*told.out), (Some(0), ""), "{}", told.err);
+    assert!(told.err.starts_with(note) && told.err.ends_with(judge), "{}", told.err);
+}
+
+#[test]
+fn what_a_crash_does_not_leave_behind_the_last_record_is_damage_to_a_dump_too() {
+    let elsewhere = Copy::of("crash");
+    let segment = fs::read(elsewhere.path("commitlog/00000000000000131072")).unwrap();
+    let (at, size) = LAST_RECORD;
+    elsewhere.patch(177_454, &segment[at - 131_072..][..size]);
+    let missing = Copy::of("crash");
+    fs::write(missing.path("commitlog/00000000000000327680"), vec![0xA5; SEGMENT]).unwrap();
+    let closed = Copy::of("crash");
+    fs::write(closed.path("commitlog/00000000000000196608"), vec![0xA5; SEGMENT]).unwrap();
+    let told = closed.log(&["dump", "crash", "--json"]);
+    assert_eq!(told.code, Some(0), "an unclean exit may leave that: {}", told.err);
+    fs::remove_file(closed.path("abort")).unwrap();
+    let that = "that";
+    let behind = "what is in segments behind it";
+    for (store, what) in [(elsewhere, that), (missing, behind), (closed, behind)] {
+        let told = store.log(&["dump", "crash", "--json"]);
+        assert_eq!((told.code, told.json_lines().len()), (Some(2), 60), "{}", told.err);
+        let note = "nothing valid follows offset 177454:\n";
+        let judge = format!(
+            "        {what} is damage and no torn tail:\n        cargo xtask log verify crash\n"
+        );
+        assert!(told.err.starts_with(note) && told.err.ends_with(&judge), "{}", told.err);
+        assert_eq!(store.log(&["verify", "crash"]).code, Some(2));
+    }
+}
+
+#[test]
+fn a_dump_from_the_end_of_the_log_says_that_it_is_the_end() {
+    for (name, end) in [("plain", "396139"), ("crash", "177454"), ("batchcq", "4616")] {
+        let told = Copy::of(name).log(&["dump", name, "--from", end]);
+        told.check(0, "", &format!("the log ends at offset {end}\n"));
+    }
 }
 
 #[test]
@@ -407,6 +451,14 @@ fn what_a_producer_named_does_not_reach_the_terminal_raw() {
         assert_eq!(told.code, Some(0), "{told:?}");
         assert!(told.out.contains(r"\u{1b}\u{7}"), "{}", told.out);
         assert!(!told.out.contains('\u{1b}'), "{}", told.out);
+    }
+    store.patch(at + topic, "\u{9b}".as_bytes());
+    for arguments in [&["verify", "crash", "--json"][..], &["dump", "crash", "--json"]] {
+        let told = store.log(arguments);
+        assert!(
+            told.out.contains(r#""topic":"\u009b""#) || told.out.contains(r#""topic": "\u009b""#)
+        );
+        assert!(!told.out.contains('\u{9b}'), "{}", told.out);
     }
 }
 
@@ -481,7 +533,8 @@ fn a_wrong_segment_size_is_said() {
     for task in ["verify", "repair"] {
         let told = Copy::of("crash").log(&[task, "crash", "--segment-size", "128KiB"]);
         assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
-        assert!(told.err.contains("is 131072 bytes long, most have 65536"), "{}", told.err);
+        let err = told.err.replace('\n', " ");
+        assert!(err.contains("is 131072 bytes long, most have 65536"), "{err}");
     }
 }
 
@@ -686,6 +739,120 @@ fn a_repaired_copy_leaves_the_store_as_it_is() {
     let told = store.log(&["repair", "badtopic", "--to", "copy", "--apply"]);
     assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
     assert!(told.err.contains("is not empty"), "{}", told.err);
+}
+
+#[test]
+fn a_dry_run_checks_what_the_repair_would_refuse() {
+    let store = Copy::of("crash");
+    store.patch(RECORD_45.0 + 200, &[0xFF]);
+    for (target, why) in [
+        ("crash", "is not empty"),
+        ("crash/copy", "lies in the store"),
+        ("crash/commitlog/copy", "lies in the store"),
+        ("crash/abort", "is no directory"),
+    ] {
+        for apply in [&[][..], &["--apply"]] {
+            let told = store.log(&[&["repair", "crash", "--to", target], apply].concat());
+            assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+            assert_eq!(told.err, format!("error: {target} {why}; name another\n"));
+        }
+    }
+    let (_, wide) = far_segment(5000);
+    for to in [&[][..], &["--to", "copy"]] {
+        let told = wide.log(&[&["repair", "s", "--segment-size", "64KiB"], to].concat());
+        assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+        let err = told.err.replace('\n', " ");
+        assert!(err.contains("too many to be lost: move what does not belong"), "{told:?}");
+    }
+    let (missing, gap) = far_segment(1024);
+    let told = gap.log(&["repair", "s", "--segment-size", "64KiB"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let (first, last) = (missing.start, missing.end - SEGMENT);
+    let made = format!(
+        "\n\nit would\n- make {first:020} to {last:020},\n    \
+         1024 missing segments, as one blank each\n"
+    );
+    assert!(told.out.ends_with(&made), "{}", told.out);
+}
+
+#[test]
+fn a_segment_that_is_a_link_is_named_and_not_repaired() {
+    let store = Copy::of("crash");
+    let segment = store.path("commitlog/00000000000000131072");
+    fs::rename(&segment, store.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(store.path("elsewhere"), &segment).unwrap();
+    let told = store.log(&["verify", "crash"]);
+    let fault = "\n00000000000000131072            –          –        –\n    \
+                 a symbolic link, which is not followed: put the file itself there\n";
+    assert!(told.code == Some(2) && told.out.ends_with(fault), "{told:?}");
+    for task in [&["repair", "crash"][..], &["repair", "crash", "--apply"]] {
+        let told = store.log(task);
+        assert_eq!((told.code, &*told.out), (Some(1), ""), "{told:?}");
+        assert!(told.err.contains("symbolic link"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_record_that_a_repair_overwrites_is_not_counted_as_kept() {
+    let store = Copy::of("crash");
+    let (at, size) = RECORD_45;
+    // Thirty bad bytes are too few for a filler: the valid record behind them goes too.
+    store.patch(at, &[0xEE; 30]);
+    let body_len = size - 30 - record_at(at + 30, 0).len();
+    store.patch(at + 30, &record_at(at + 30, body_len));
+    let told = store.log(&["repair", "crash"]);
+    let head = "crash: a repair keeps 59 records and loses 2839 bytes in 2 places\n";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    let told = store.log(&["repair", "crash", "--apply"]);
+    let head = "crash: repaired; 59 records kept, 2839 bytes in 2 places lost\n";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    let told = store.log(&["verify", "crash"]);
+    let sound = "crash: sound\n60 records, 1 of them filler; ";
+    assert!(told.out.starts_with(sound), "{}", told.out);
+}
+
+/// A record with a body of so many bytes.
+fn record_at(at: usize, body_len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; SEGMENT];
+    let to = Destination { topic: Topic::new(b"orders").unwrap(), queue_id: QueueId::new(0) };
+    let message = Message { body: &vec![b'x'; body_len], ..Message::default() };
+    let encoded = encode(to, &message, Protection::Record, &mut bytes).unwrap();
+    let placed = encoded.place(&Placed {
+        log_offset: LogOffset::new(at.try_into().unwrap()),
+        queue_offset: QueueOffset::new(0),
+        store_timestamp: TimestampMs::new(1_795_957_621_653),
+    });
+    placed.to_vec()
+}
+
+/// A store of one segment with a record, and another so many segments behind it; and the bytes
+/// that are missing between them.
+fn far_segment(missing: usize) -> (Range<usize>, Copy) {
+    let store = Copy { root: TempDir::new().unwrap(), name: "s" };
+    fs::create_dir_all(store.path("commitlog")).unwrap();
+    let start = SEGMENT * (missing + 1);
+    for at in [0, start] {
+        let mut segment = record_at(at, 0);
+        let rest = SEGMENT - segment.len();
+        segment.extend(encode_blank(rest.try_into().unwrap()));
+        segment.resize(SEGMENT, 0);
+        fs::write(store.path(&format!("commitlog/{at:020}")), segment).unwrap();
+    }
+    (SEGMENT..start, store)
+}
+
+#[test]
+fn a_repair_whose_report_cannot_be_printed_is_done_and_says_so() {
+    let store = Copy::of("badtopic");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = store.command(&["repair", "badtopic", "--apply"]).stdout(full).output().unwrap();
+    let told = Told::new(&output);
+    let said = "the repair was done, but what it did could not be printed:\n\
+                cannot write to standard output: No space left on device (os error 28)\n\
+                check it: cargo xtask log verify badtopic\n";
+    assert!(told.err.starts_with(said), "{told:?}");
+    assert_eq!(told.code, Some(0));
+    assert_eq!(store.log(&["verify", "badtopic"]).code, Some(0));
 }
 
 #[test]

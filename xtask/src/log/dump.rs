@@ -7,10 +7,12 @@ use std::ops::RangeToInclusive;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use store_core::{LogOffset, MessageId, RecordView, TimestampMs, TransactionType, Version};
+use store_core::{
+    Invalid, LogOffset, MessageId, RecordView, TimestampMs, TransactionType, Version,
+};
 use store_os::{ReadError, StoreReader};
 
-use super::{Store, text};
+use super::{Store, json, text};
 use crate::{exit, say};
 
 /// List a store's records in log order
@@ -21,10 +23,11 @@ use crate::{exit, say};
 /// line with every field, bytes in hexadecimal. Reads one record at a time, writes nothing to the
 /// store.
 ///
-/// A damaged place is reported on stderr and passed over.
+/// A damaged place is reported on stderr and passed over. Of what stands behind the last record
+/// only some is told to be damage; `log verify` judges the rest.
 ///
 /// Exit codes: 0 ok, 1 wrong command or directory, or the store could not be read, 2 damage was
-/// passed over.
+/// passed over or ends the log.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -115,12 +118,12 @@ impl Dump<'_> {
                     self.record(&record)?;
                     left -= 1;
                 }
-                Ok(None) => return self.end(reader).map(|()| code),
+                Ok(None) => return self.end(reader, code),
                 Err(ReadError::NotARecord { at, found }) => {
                     self.damage = Some(Damage { at, found, stored_before: self.stored });
                     // Nothing valid behind: the reader would stay here.
                     if reader.skip_damage().map_err(|error| cannot_read(&error))?.is_none() {
-                        return self.end(reader).map(|()| code);
+                        return self.end(reader, code);
                     }
                 }
                 Err(error) => return Err(cannot_read(&error)),
@@ -133,14 +136,15 @@ impl Dump<'_> {
             self.begun = true;
             let at = record.log_offset();
             if let Some(from) = self.from.filter(|from| *from != at) {
-                say!("no record begins at offset {from}; the next one begins at {at}");
+                let next = format!("; the next one begins at {at}");
+                say_folded(&format!("no record begins at offset {from}{next}"));
             }
             if !self.arguments.json {
                 say!("{}", heads());
             }
         }
         let line = if self.arguments.json {
-            serde_json::to_string(&Json::new(record))?
+            json::inert(serde_json::to_string(&Json::new(record))?)
         } else {
             text_line(record)
         };
@@ -148,21 +152,37 @@ impl Dump<'_> {
     }
 
     /// The log's end.
-    fn end(&mut self, reader: &mut StoreReader) -> Result<()> {
+    fn end(&mut self, reader: &mut StoreReader, mut code: u8) -> Result<u8> {
         self.out.flush().context(say::CANNOT_WRITE)?;
         if let Some(Damage { at, found, .. }) = &self.damage {
-            say!("the log ends at offset {at} in a torn tail:");
-            told_below("", found);
+            say!("nothing valid follows offset {at}:");
+            told_below("        ", found);
+            let is_closed = self.arguments.store.is_closed();
+            if is_no_tail(found) {
+                say!("        that is damage and no torn tail:");
+                code = exit::INVALID;
+            } else if is_anything_behind(reader, *at, is_closed).map_err(|e| cannot_read(&e))? {
+                say!("        what is in segments behind it is damage and no torn tail:");
+                code = exit::INVALID;
+            } else {
+                say!("        whether that is a torn tail or damage is judged by");
+            }
+            say!("        {}", self.arguments.store.command("verify"));
         }
         match self.from {
             Some(from) if !self.begun => {
                 let end = log_end(reader, from).map_err(|error| cannot_read(&error))?;
-                bail!("no record begins at offset {from} or behind it; the log ends at {end}")
+                if from != end {
+                    bail!("no record begins at offset {from} or behind it; the log ends at {end}");
+                }
+                if self.damage.is_none() {
+                    say!("the log ends at offset {end}");
+                }
             }
             None if !self.begun => say!("there is no record"),
             _ => {}
         }
-        Ok(())
+        Ok(code)
     }
 
     /// The command that lists what follows.
@@ -181,11 +201,47 @@ impl Dump<'_> {
         let Damage { at, found, stored_before } = damage;
         let length = text::plural(next.log_offset().since(*at), "byte");
         let next_at = next.log_offset();
-        say!("damage: {length} passed over at offset {at}; the next record is at {next_at}");
+        let what = format!("damage: {length} passed over at offset {at}; the next record is at ");
+        say_folded(&format!("{what}{next_at}"));
         told_below("        ", found);
         if stored_before.is_some_and(|before| next.store_timestamp() < before) {
             say!("        that one was stored earlier, perhaps left over from an earlier cut:");
             say!("        {}", self.arguments.store.command("verify"));
+        }
+    }
+}
+
+/// Whether what was found where nothing valid follows is damage whatever stands behind it. A crash
+/// leaves no record of elsewhere and takes no segment.
+fn is_no_tail(found: &str) -> bool {
+    let elsewhere = Invalid::Place { stored: LogOffset::ZERO }.to_string();
+    found.starts_with(elsewhere.trim_end_matches('0'))
+        || [SEGMENT_MISSING, UNREADABLE].contains(&found)
+}
+
+/// Whether behind the segment of `at`, where nothing valid follows, there is what is no torn tail:
+/// a segment that another one is missing before or, if the log was closed, any data.
+fn is_anything_behind(
+    reader: &mut StoreReader,
+    at: LogOffset,
+    is_closed: bool,
+) -> Result<bool, ReadError> {
+    let size = reader.segment_size();
+    let mut start = size.start_of(at);
+    loop {
+        let Some(next) = start.checked_add(size.bytes()) else { return Ok(false) };
+        start = next;
+        reader.seek(start)?;
+        match reader.next_record() {
+            Ok(_) => return Ok(false),
+            Err(ReadError::NotARecord { at, found }) => {
+                // A zeroed segment of a row says so because of data in those behind it.
+                if found == SEGMENT_MISSING || is_closed {
+                    return Ok(true);
+                }
+                start = size.start_of(at);
+            }
+            Err(error) => return Err(error),
         }
     }
 }
@@ -195,6 +251,11 @@ fn told_below(indent: &str, found: &str) {
     for line in text::wrapped(&text::escaped(found.as_bytes()), text::COLUMNS - indent.len()) {
         say!("{indent}{line}");
     }
+}
+
+/// Says a line that its numbers can make longer than a terminal's.
+fn say_folded(line: &str) {
+    say!("{}", text::folded(line, text::COLUMNS).join("\n        "));
 }
 
 /// Where the log ends, which is at `behind` or before it. Looks for the last segment with a record.
@@ -363,6 +424,10 @@ impl<'a> Json<'a> {
 /// What the ten digits of a CRC32 property can hold. A property that is damaged beyond reading has
 /// no value to list; then only `record_crc_ok` says that it is there.
 const LARGEST_RECORD_CRC: u64 = 9_999_999_999;
+
+/// What a reader says of a missing segment, and of what cannot be read.
+const SEGMENT_MISSING: &str = "its segment is missing";
+const UNREADABLE: &str = "it cannot be read";
 
 /// Records listed as text unless another count is given: a screen.
 const TEXT_COUNT: u64 = 20;

@@ -38,6 +38,10 @@ impl Told {
                 Some(found.clone()),
                 Some(*records),
             ),
+            FaultKind::SymbolicLink => {
+                let what = "a symbolic link, which is not followed: put the file itself there";
+                ("symbolic_link", what.to_owned(), None, None)
+            }
             FaultKind::UnknownFile => {
                 ("unknown_file", "a file that is no segment of this log".to_owned(), None, None)
             }
@@ -131,7 +135,7 @@ fn is_damage(fault: &Fault) -> bool {
 
 /// Whether a fault has no place in the log.
 fn is_unplaced(fault: &Fault) -> bool {
-    matches!(fault.kind, FaultKind::UnknownFile) && fault.from == fault.to
+    matches!(fault.kind, FaultKind::SymbolicLink | FaultKind::UnknownFile) && fault.from == fault.to
 }
 
 /// Records that a repair put where something was lost, and their bytes.

@@ -1,5 +1,6 @@
 //! A store's survey as one JSON object.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
@@ -105,7 +106,35 @@ struct QueueJson {
 /// Writes a survey, one field per line.
 pub(super) fn write(survey: &Survey, store: &Path, out: &mut dyn Write) -> Result<()> {
     let json = serde_json::to_string_pretty(&Json::new(survey, store))?;
-    writeln!(out, "{json}").context(say::CANNOT_WRITE)
+    writeln!(out, "{}", inert(json)).context(say::CANNOT_WRITE)
+}
+
+/// JSON with what a terminal would obey or not show escaped, beyond what JSON itself asks for: its
+/// strings hold what producers and file names hold, and only they can hold such characters.
+pub(super) fn inert(json: String) -> String {
+    let obeyed = |c: char| {
+        matches!(
+            c,
+            '\u{7f}'..='\u{9f}'
+                | '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+        )
+    };
+    if !json.contains(obeyed) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if obeyed(c) {
+            write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes what is written");
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 impl Json {
@@ -215,4 +244,26 @@ impl TopicJson {
 
 fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_the_json_says_the_same() {
+        for (said, expect) in [
+            ("é主 \u{1b}[2J\"\\", r#""é主 \u001b[2J\"\\""#),
+            ("\u{7f}\u{80}\u{9b}\u{9f}", r#""\u007f\u0080\u009b\u009f""#),
+            ("\u{61c}\u{200b}\u{200e}\u{200f}", r#""\u061c\u200b\u200e\u200f""#),
+            ("\u{2028}\u{202a}\u{202e}\u{2066}", r#""\u2028\u202a\u202e\u2066""#),
+            ("\u{2069}\u{feff}", r#""\u2069\ufeff""#),
+            ("\u{a0}\u{2010}\u{202f}", "\"\u{a0}\u{2010}\u{202f}\""),
+        ] {
+            let found = inert(serde_json::to_string(said).unwrap());
+            assert_eq!(found, expect);
+            assert_eq!(serde_json::from_str::<String>(&found).unwrap(), said);
+        }
+        assert_eq!(inert("{}".to_owned()), "{}");
+    }
 }

@@ -1,16 +1,22 @@
 //! `cargo xtask log repair`: makes a damaged store one that opens, and says what that costs.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{self, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use store_core::length_u64;
+use anyhow::{Context, Result, anyhow, bail};
+use store_core::{LogOffset, length_u64};
 use store_os::{
-    FaultKind, Fill, FillWith, LostRange, RepairError, RepairReport, RepairStep, Survey,
+    Fault, FaultKind, Fill, FillWith, LostRange, RepairError, RepairPlan, RepairReport, RepairStep,
+    Survey,
 };
 
 use super::{Store, fault, text};
-use crate::{exit, say};
+use crate::{exit, say, signals};
 
 /// Say what a repair would keep and lose, and with --apply do it
 ///
@@ -36,7 +42,9 @@ use crate::{exit, say};
 /// the file (apache/rocketmq#10666).
 ///
 /// Exit codes: 0 the plan was made, the repair done, or there is nothing to repair, 1 wrong command
-/// or directory, the store is in use, or the repair failed, 130 interrupted before it began.
+/// or directory, the store is in use, or the repair failed or would fail, 130 interrupted. While a
+/// repair writes, a first interrupt only has it say that it goes on and a second one ends it: run
+/// it again, with an unfinished copy removed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -51,7 +59,14 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let Arguments { store, to, apply } = arguments;
-    let Some(plan) = store.scan(store_os::plan_repair)? else { return Ok(exit::INTERRUPTED) };
+    store.check()?;
+    if let Some(to) = to {
+        check_target(&store.dir, to)?;
+    }
+    let interrupted = signals::flag()?;
+    let plan = store.scan_until(&interrupted, store_os::plan_repair)?;
+    let Some(plan) = plan else { return Ok(exit::INTERRUPTED) };
+    check_plan(&plan)?;
     if plan.steps.is_empty() && to.is_none() {
         say::out(&format!("{}: nothing to repair\n", text::path(&store.dir)))?;
         return Ok(exit::OK);
@@ -59,25 +74,122 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let survey = &plan.survey;
     let lost = lost_of_log(survey, &plan.steps, &plan.lost);
     if !apply {
-        let plan = Shown { survey, steps: &plan.steps, lost: &lost, is_copy: to.is_some() };
+        let plan = Shown {
+            survey,
+            steps: &plan.steps,
+            lost: &lost,
+            kept: kept(survey, plan.records_overwritten),
+            is_copy: to.is_some(),
+        };
         show(|out| plan.render(&store.dir, out))?;
         how_to_go_on(survey, store, to.as_deref());
         return Ok(exit::OK);
     }
-    let report = match to {
-        Some(to) => plan.copy_to(to),
-        None => plan.apply_in_place(),
-    };
+    if interrupted.load(Ordering::Relaxed) {
+        say!("interrupted before the repair began: nothing was changed");
+        return Ok(exit::INTERRUPTED);
+    }
+    let report = telling(
+        &interrupted,
+        || say_it_goes_on(to.as_deref()),
+        || match to {
+            Some(to) => plan.copy_to(to),
+            None => plan.apply_in_place(),
+        },
+    );
     let report = report.map_err(|error| cannot_repair(&error))?;
     let repaired = to.as_deref().unwrap_or(&store.dir);
     let report = RepairReport { lost, ..report };
-    show(|out| render_report(survey, &report, repaired, out))?;
+    let kept = kept(survey, plan.records_overwritten);
+    if let Err(error) = show(|out| render_report(survey, &report, &kept, repaired, out)) {
+        say!("the repair was done, but what it did could not be printed:");
+        say!("{error:#}");
+    }
     say!("check it: {}", store.command_on("verify", repaired));
     let is_copy = to.is_some();
     for line in before_rocketmq_starts(survey, &report.lost, repaired, is_copy) {
         say!("{line}");
     }
     Ok(exit::OK)
+}
+
+/// Fails if a copy to `to` would, before much is read for it.
+fn check_target(dir: &Path, to: &Path) -> Result<()> {
+    let seen = |error: io::Error| anyhow!("cannot look at {}: {error}", text::path(to));
+    let why = match fs::read_dir(to).map(|mut entries| entries.next()) {
+        Ok(Some(_)) => "is not empty",
+        Err(error) if error.kind() == ErrorKind::NotADirectory => "is no directory",
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(seen(error)),
+        _ if is_in_store(dir, to).map_err(seen)? => "lies in the store",
+        _ => return Ok(()),
+    };
+    bail!("{} {why}; name another", text::path(to))
+}
+
+/// Whether `to` lies below the store's root or its segments, with symbolic links followed.
+fn is_in_store(dir: &Path, to: &Path) -> io::Result<bool> {
+    let to = path::absolute(to)?;
+    let there = to.ancestors().find(|place| fs::symlink_metadata(place).is_ok()).unwrap_or(&to);
+    let there = fs::canonicalize(there)?;
+    let segments = dir.join("commitlog");
+    let own = [Some(dir), segments.is_dir().then_some(&segments)];
+    own.into_iter()
+        .flatten()
+        .map(fs::canonicalize)
+        .try_fold(false, |is_in, own| Ok(is_in || there.starts_with(own?)))
+}
+
+/// Fails if the plan cannot be applied: a segment is a link, or so many are missing that the plan
+/// does not fill the gap.
+fn check_plan(plan: &RepairPlan) -> Result<()> {
+    let size = plan.survey.segment_size.bytes();
+    for fault in &plan.survey.faults {
+        if matches!(fault.kind, FaultKind::SymbolicLink) {
+            return Err(cannot_repair(&RepairError::Link { path: fault.path.clone() }));
+        }
+        let Fault { from, to, kind: FaultKind::MissingSegment, .. } = fault else { continue };
+        let is_inside = |start: &LogOffset| (*from..*to).contains(start);
+        let starts = plan.steps.iter().filter_map(|step| match step {
+            RepairStep::Insert { start, .. } => Some(start),
+            _ => None,
+        });
+        let made = length_u64(starts.filter(|start| is_inside(start)).count());
+        if made > 0 && made * size < to.since(*from) {
+            return Err(cannot_repair(&RepairError::GapTooWide { from: *from, to: *to }));
+        }
+    }
+    Ok(())
+}
+
+/// Does `work`; when a first signal comes meanwhile, `tell` is called at once.
+fn telling<T>(interrupted: &AtomicBool, tell: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(LOOK_EACH) == Err(RecvTimeoutError::Timeout) {
+                if interrupted.load(Ordering::Relaxed) {
+                    return tell();
+                }
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+/// What a first signal is answered while a repair writes; the second ends it.
+fn say_it_goes_on(to: Option<&Path>) {
+    match to {
+        None => {
+            say!("the repair goes on. Interrupting it once more ends it, which is safe:");
+            say!("each segment is either old or new; then run it again");
+        }
+        Some(to) => {
+            say!("the copy goes on. Interrupting it once more ends it, which is safe for the");
+            say!("store; then remove {} and run it again", text::path(to));
+        }
+    }
 }
 
 /// What is lost of the log: a file that stands behind it and holds no record of it is set aside as
@@ -176,19 +288,40 @@ struct Shown<'a> {
     survey: &'a Survey,
     steps: &'a [RepairStep],
     lost: &'a [LostRange],
+    /// How many records are kept.
+    kept: String,
     is_copy: bool,
 }
 
 impl Shown<'_> {
     fn render(&self, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
-        let (kept, lost) = (kept(self.survey), sum(self.lost));
-        writeln!(out, "{}: a repair keeps {kept} and loses {lost}", text::path(dir))?;
+        let (kept, lost) = (&self.kept, sum(self.lost));
+        let what = format!("a repair keeps {kept} and loses {lost}");
+        writeln!(out, "{}", text::headed(dir, &what))?;
         lost_ranges(self.lost, out)?;
         if !self.steps.is_empty() {
             writeln!(out)?;
             writeln!(out, "it would")?;
         }
-        self.steps.iter().try_for_each(|step| self.step(step, out))
+        self.all_steps(out)
+    }
+
+    /// The steps; missing segments in a row are one.
+    fn all_steps(&self, out: &mut dyn Write) -> io::Result<()> {
+        let is_next = |one: &RepairStep, next: &RepairStep| match (one, next) {
+            (RepairStep::Insert { start: one, .. }, RepairStep::Insert { start: next, .. }) => {
+                one.checked_add(self.survey.segment_size.bytes()) == Some(*next)
+            }
+            _ => false,
+        };
+        self.steps.chunk_by(is_next).try_for_each(|steps| match steps {
+            [RepairStep::Insert { path: first, .. }, .., RepairStep::Insert { path: last, .. }] => {
+                let (first, last) = (text::name(first), text::name(last));
+                writeln!(out, "- make {first} to {last},")?;
+                writeln!(out, "    {} missing segments, as one blank each", steps.len())
+            }
+            steps => steps.iter().try_for_each(|step| self.step(step, out)),
+        })
     }
 
     fn step(&self, step: &RepairStep, out: &mut dyn Write) -> io::Result<()> {
@@ -212,11 +345,16 @@ impl Shown<'_> {
             }
             RepairStep::SetAside { path } => {
                 let what = if self.is_copy { "leave out" } else { "set aside" };
-                writeln!(out, "- {what} {}", text::name(path))
+                item(out, &format!("{what} {}", text::name(path)))
             }
-            other => writeln!(out, "- {}", text::escaped(other.to_string().as_bytes())),
+            other => item(out, &text::escaped(other.to_string().as_bytes())),
         }
     }
+}
+
+/// A line of a list, or more for a long name.
+fn item(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    writeln!(out, "- {}", text::folded(text, text::COLUMNS - 2).join("\n  "))
 }
 
 fn render_fill(fill: &Fill, out: &mut dyn Write) -> io::Result<()> {
@@ -233,11 +371,12 @@ fn render_fill(fill: &Fill, out: &mut dyn Write) -> io::Result<()> {
 fn render_report(
     survey: &Survey,
     report: &RepairReport,
+    kept: &str,
     dir: &Path,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (kept, lost_sum) = (kept(survey), sum(&report.lost));
-    writeln!(out, "{}: repaired; {kept} kept, {lost_sum} lost", text::path(dir))?;
+    let lost_sum = sum(&report.lost);
+    writeln!(out, "{}", text::headed(dir, &format!("repaired; {kept} kept, {lost_sum} lost")))?;
     lost_ranges(&report.lost, out)?;
     if !report.set_aside.is_empty() {
         writeln!(out)?;
@@ -245,20 +384,34 @@ fn render_report(
     }
     let root = survey.segments_dir.parent().unwrap_or(&survey.segments_dir);
     for (_, now) in &report.set_aside {
-        writeln!(out, "- {}", text::path(now.strip_prefix(root).unwrap_or(now)))?;
+        item(out, &text::path(now.strip_prefix(root).unwrap_or(now)))?;
     }
     if !report.written.is_empty() {
         writeln!(out)?;
         writeln!(out, "written")?;
     }
-    for path in &report.written {
-        writeln!(out, "- {}", text::name(path))?;
+    for paths in report.written.chunk_by(|one, next| is_behind(survey, one, next)) {
+        match paths {
+            [first, _, .., last] => {
+                let (first, last) = (text::name(first), text::name(last));
+                writeln!(out, "- {first} to {last}, {} segments", paths.len())?;
+            }
+            paths => paths.iter().try_for_each(|path| writeln!(out, "- {}", text::name(path)))?,
+        }
     }
     Ok(())
 }
 
-fn kept(survey: &Survey) -> String {
-    text::plural(survey.records - fault::fillers(survey).0, "record")
+/// Whether the segment at `next` is the one behind that at `one`.
+fn is_behind(survey: &Survey, one: &Path, next: &Path) -> bool {
+    let start = |path: &Path| path.file_name()?.to_str()?.parse::<u64>().ok();
+    start(one).and_then(|start| start.checked_add(survey.segment_size.bytes())) == start(next)
+}
+
+/// Records that a repair keeps, which are no fillers; it overwrites so many that are valid.
+fn kept(survey: &Survey, overwritten: u64) -> String {
+    let records = survey.records - fault::fillers(survey).0;
+    text::plural(records.saturating_sub(overwritten), "record")
 }
 
 fn sum(lost: &[LostRange]) -> String {
@@ -289,12 +442,14 @@ fn lost_ranges(lost: &[LostRange], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// How often a signal is looked for.
+const LOOK_EACH: Duration = Duration::from_millis(50);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::log::fixture;
-    use store_core::{LogOffset, TimestampMs};
-    use store_os::Fault;
+    use store_core::TimestampMs;
 
     fn lost() -> LostRange {
         LostRange {
@@ -307,7 +462,7 @@ mod tests {
 
     fn plan<'a>(steps: &'a [RepairStep], lost: &'a [LostRange], is_copy: bool) -> String {
         let survey = fixture::sound();
-        let shown = Shown { survey: &survey, steps, lost, is_copy };
+        let shown = Shown { survey: &survey, steps, lost, kept: kept(&survey, 0), is_copy };
         text(|out| shown.render(Path::new("/s"), out))
     }
 
@@ -369,12 +524,62 @@ it would
     }
 
     #[test]
-    fn fillers_of_an_earlier_repair_are_not_counted_as_kept() {
+    fn many_missing_segments_take_two_lines_and_long_names_one_more() {
+        let insert = |number: u64| {
+            let start = LogOffset::new(number * 65_536);
+            RepairStep::Insert { path: format!("/s/commitlog/{start:020}").into(), start }
+        };
+        let long = format!("/s/commitlog/{}", "x".repeat(76));
+        let mut steps = vec![insert(1), insert(3), insert(4), insert(5), insert(9)];
+        steps.push(RepairStep::SetAside { path: long.into() });
+        let found = plan(&steps, &[], false);
+        let expect = format!(
+            "it would\n- make 00000000000000065536, which is missing, as one blank\n\
+             - make 00000000000000196608 to 00000000000000327680,\n    \
+             3 missing segments, as one blank each\n\
+             - make 00000000000000589824, which is missing, as one blank\n\
+             - set aside\n  {}\n",
+            "x".repeat(76)
+        );
+        assert!(found.ends_with(&expect), "{found}");
+        assert!(found.lines().all(|line| text::columns(line) <= text::COLUMNS), "{found}");
+    }
+
+    #[test]
+    fn a_report_names_the_ends_of_a_row_of_written_segments() {
+        let written = [1, 2, 3, 5, 6].map(|number| format!("/c/{:020}", number * 65_536).into());
+        let report = RepairReport { written: written.to_vec(), ..RepairReport::default() };
+        let found = text(|out| {
+            render_report(&fixture::sound(), &report, "3 records", Path::new("/c"), out)
+        });
+        let expect = "written\n- 00000000000000065536 to 00000000000000196608, 3 segments\n\
+                      - 00000000000000327680\n- 00000000000000393216\n";
+        assert!(found.ends_with(expect), "{found}");
+    }
+
+    #[test]
+    fn the_first_signal_is_answered_while_the_work_goes_on() {
+        let interrupted = AtomicBool::new(false);
+        let (told, hears) = mpsc::channel();
+        let tell = move || told.send(()).unwrap();
+        let done = telling(&interrupted, tell, || {
+            interrupted.store(true, Ordering::Relaxed);
+            hears.recv_timeout(Duration::from_mins(1))
+        });
+        assert_eq!(done, Ok(()));
+        let quiet = AtomicBool::new(false);
+        assert_eq!(telling(&quiet, || panic!("there was no signal"), || 7), 7);
+    }
+
+    #[test]
+    fn fillers_of_an_earlier_repair_and_what_is_overwritten_are_not_counted_as_kept() {
         let mut survey = fixture::sound();
         let (name, topic) = fixture::topic("FLUSHMARK_LOST", 1);
         let topic = store_os::TopicSurvey { queues: std::collections::BTreeMap::new(), ..topic };
         survey.topics.insert(name, topic);
-        assert_eq!(kept(&survey), "2 records");
+        assert_eq!(kept(&survey, 0), "2 records");
+        assert_eq!(kept(&survey, 1), "1 record");
+        assert_eq!(kept(&survey, 3), "0 records");
     }
 
     #[test]
@@ -429,7 +634,7 @@ it would
             written: vec![path],
         };
         let survey = fixture::sound();
-        let found = text(|out| render_report(&survey, &report, Path::new("/s"), out));
+        let found = text(|out| render_report(&survey, &report, "3 records", Path::new("/s"), out));
         let expect = r"
 /s: repaired; 3 records kept, 100 bytes in 1 place lost
 
@@ -444,8 +649,9 @@ written
 - 00000000000000065536
 ";
         assert_eq!(found, expect.trim_start());
-        let found =
-            text(|out| render_report(&survey, &RepairReport::default(), Path::new("/s"), out));
+        let found = text(|out| {
+            render_report(&survey, &RepairReport::default(), "3 records", Path::new("/s"), out)
+        });
         assert_eq!(found, "/s: repaired; 3 records kept, nothing lost\n");
     }
 }

@@ -39,9 +39,9 @@ fn render(survey: &Survey, store: &Store, out: &mut dyn Write) -> io::Result<()>
 /// What is said of the store as a whole.
 fn facts(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
     line(out, "store", &text::path(dir))?;
-    line(out, "segments", &segments(survey))?;
+    fact(out, "segments", &segments(survey))?;
     for (name, value) in ["records", ""].into_iter().zip(records(survey)) {
-        line(out, name, &value)?;
+        fact(out, name, &value)?;
     }
     if let (Some(first), Some(last)) = (survey.first_store, survey.last_store) {
         line(out, "stored", &format!("{} to {}", text::time(first), text::time(last)))?;
@@ -50,11 +50,11 @@ fn facts(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
         let times = text::plural(survey.clock_steps, "time");
         let back = step.before.get().saturating_sub(step.after.get());
         let back = text::span(u64::try_from(back).unwrap_or(0));
-        line(out, "clock", &format!("went back {times}, first by {back} at {}", step.at))?;
+        fact(out, "clock", &format!("went back {times}, first by {back} at {}", step.at))?;
     }
-    line(out, "valid to", &watermark(survey))?;
+    fact(out, "valid to", &watermark(survey))?;
     for (name, value) in ["checkpoint", ""].into_iter().zip(checkpoint(survey)) {
-        line(out, name, &value)?;
+        fact(out, name, &value)?;
     }
     if let Some(proven) = survey.proven {
         line(out, "proven to", &format!("{proven}, by the recovery point"))?;
@@ -64,6 +64,13 @@ fn facts(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
 
 fn line(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
     writeln!(out, "{name:<LABEL$}{value}")
+}
+
+/// A line, or more where its numbers need them.
+fn fact(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
+    let values = text::folded(value, VALUE);
+    let names = std::iter::once(name).chain(std::iter::repeat(""));
+    names.zip(&values).try_for_each(|(name, value)| line(out, name, value))
 }
 
 fn segments(survey: &Survey) -> String {
@@ -337,6 +344,27 @@ health      sound
                 assert!(!line.chars().any(char::is_control), "{line}");
             }
         }
+    }
+
+    #[test]
+    fn the_numbers_of_a_large_log_fit_80_columns() {
+        let far = i64::MAX;
+        let start = LogOffset::new(u64::MAX >> 2);
+        let mut survey = Survey { start, end: start, ..fixture::sound() };
+        survey.segments[1].start = start;
+        survey.segments[1].path = "/s/commitlog/04611686018427387903".into();
+        survey.checkpoint = Some(Ok(Checkpoint {
+            index_msg_timestamp: TimestampMs::new(1),
+            confirm_phy_offset: far,
+            master_flushed_offset: far,
+            ..Checkpoint::default()
+        }));
+        let screen = screen(&survey, "/s");
+        let checkpoint = format!(
+            "index 1970-01-01T00:00:00.001Z, confirmed {far},\n            master flushed {far}\n"
+        );
+        assert!(screen.contains(&checkpoint), "{screen}");
+        assert!(screen.lines().all(|line| text::columns(line) <= 80), "{screen}");
     }
 
     #[test]

@@ -37,10 +37,10 @@ pub(super) fn path(path: &Path) -> String {
     escaped(path.as_os_str().as_bytes())
 }
 
-/// A path as a word for a shell, which no command takes for an option.
+/// A path as a word for a shell, which `log` takes neither for an option nor for a task.
 pub(super) fn shell_word(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
-    if bytes.starts_with(b"-") {
+    if bytes.starts_with(b"-") || TASKS.iter().any(|task| task.as_bytes() == bytes) {
         return shell_word(&Path::new(".").join(path));
     }
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(byte);
@@ -83,6 +83,23 @@ pub(super) fn clipped(text: &str, width: usize) -> String {
 /// word is broken anywhere.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
+    for line in folded(text, width) {
+        let mut rest = String::new();
+        for c in line.chars() {
+            if !rest.is_empty() && columns(&rest) + char_columns(c) > width {
+                lines.push(std::mem::take(&mut rest));
+            }
+            rest.push(c);
+        }
+        lines.push(rest);
+    }
+    lines
+}
+
+/// `text`, which must be escaped, in lines broken at blanks. They have at most `width` columns, but
+/// for a longer word: that is a path, which can be copied only where nothing was put into it.
+pub(super) fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {
         if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
@@ -91,15 +108,17 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
         if !line.is_empty() {
             line.push(' ');
         }
-        for c in word.chars() {
-            if !line.is_empty() && columns(&line) + char_columns(c) > width {
-                lines.push(std::mem::take(&mut line));
-            }
-            line.push(c);
-        }
+        line.push_str(word);
     }
     lines.push(line);
     lines
+}
+
+/// What is said of a path: in one line where that fits, else below it.
+pub(super) fn headed(path: &Path, what: &str) -> String {
+    let path = self::path(path);
+    let blank = if columns(&path) + 2 + columns(what) <= COLUMNS { ' ' } else { '\n' };
+    format!("{path}:{blank}{what}")
 }
 
 /// `text` in exactly `width` columns, filled up on the right.
@@ -163,6 +182,9 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+/// The tasks of `log`, which stand where a store's directory can stand too.
+pub(super) const TASKS: [&str; 4] = ["dump", "help", "repair", "verify"];
+
 /// What fits a terminal of the usual width.
 pub(super) const COLUMNS: usize = 80;
 
@@ -217,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn folded_text_keeps_its_words() {
+        for (text, width, expect) in [
+            ("one two", 7, &["one two"][..]),
+            ("one two", 6, &["one", "two"]),
+            ("a bcdefgh i", 4, &["a", "bcdefgh", "i"]),
+        ] {
+            assert_eq!(folded(text, width), expect, "{text} {width}");
+        }
+        assert_eq!(headed(Path::new("/s"), &"x".repeat(76)).lines().count(), 1);
+        assert_eq!(headed(Path::new("/s"), &"x".repeat(77)), format!("/s:\n{}", "x".repeat(77)));
+    }
+
+    #[test]
     fn a_path_can_be_given_to_a_shell_again() {
         for (path, expect) in [
             ("/data/mq-1/store", "/data/mq-1/store"),
@@ -225,6 +260,10 @@ mod tests {
             ("a\nb'", r"$'a\x0ab\x27'"),
             ("", "''"),
             ("-rf", "./-rf"),
+            ("dump", "./dump"),
+            ("help", "./help"),
+            ("dump/s", "dump/s"),
+            ("dumps", "dumps"),
         ] {
             assert_eq!(shell_word(Path::new(path)), expect);
         }

@@ -73,7 +73,7 @@ fn next(survey: &Survey, store: &Store) {
 
 fn render(survey: &Survey, dir: &Path, out: &mut dyn Write) -> io::Result<()> {
     let faults = fault::listed(survey);
-    writeln!(out, "{}: {}", text::path(dir), headline(survey, &faults))?;
+    writeln!(out, "{}", text::headed(dir, &headline(survey, &faults)))?;
     if !survey.segments.is_empty() {
         writeln!(
             out,
@@ -197,6 +197,15 @@ a file of the backup            –          –        –
         assert!(expect.lines().all(|line| text::columns(line) <= text::COLUMNS));
         let lines: Vec<_> = expect.lines().collect();
         assert_eq!(summary(&survey).lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_long_path_has_the_verdict_below_it() {
+        let mut out = Vec::new();
+        let dir = format!("/{}", "s".repeat(75));
+        render(&fixture::sound(), Path::new(&dir), &mut out).unwrap();
+        let found = String::from_utf8(out).unwrap();
+        assert!(found.starts_with(&format!("{dir}:\nsound\n3 records; ")), "{found}");
     }
 
     #[test]
