@@ -10,6 +10,7 @@ use store_core::{Checkpoint, LogOffset, Nanos};
 
 use crate::append::Appended;
 use crate::clock::monotonic;
+use crate::directory::read_small;
 use crate::error::{Error, Op};
 use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
 use crate::shared::Shared;
@@ -50,7 +51,8 @@ impl CheckpointFile {
     /// RocketMQ walk the whole log.
     pub(crate) fn load(root: &Path) -> Self {
         let path = root.join("checkpoint");
-        Self { others: Others::of(&read_checkpoint(&path).unwrap_or_default()), path }
+        let found = read_small(&path).and_then(|bytes| Checkpoint::decode(&bytes).ok());
+        Self { others: Others::of(&found.unwrap_or_default()), path }
     }
 
     pub(crate) fn others(&self) -> Others {
@@ -76,14 +78,6 @@ impl CheckpointFile {
         };
         write().map_err(|error| Error::from_std(Op::Write, &self.path, &error))
     }
-}
-
-/// The fields, if there is such a file and it has them.
-fn read_checkpoint(path: &Path) -> Option<Checkpoint> {
-    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let mut bytes = [0; Checkpoint::LEN];
-    File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
-    Checkpoint::decode(&bytes).ok()
 }
 
 /// A point that waits until all that it counts is flushed.
