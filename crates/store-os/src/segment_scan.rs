@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use store_core::{LogOffset, QueueId, QueueOffset, RecordView, TimestampMs};
 
 use crate::append::Appended;
-use crate::error::{Error, OpenError};
+use crate::error::{Error, Op, OpenError};
 use crate::options::LogOptions;
 use crate::segment::Segment;
 use crate::walk::{Walked, Walker};
@@ -146,9 +146,12 @@ pub(crate) fn scan_segments(
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(names.len());
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
+        let mut refused = None;
+        let mut started = 0;
         for _ in 0..threads {
             let (sender, shared, next) = (sender.clone(), &shared, &next);
-            scope.spawn(move || {
+            let thread = std::thread::Builder::new().name("log-scan".to_owned());
+            let spawned = thread.spawn_scoped(scope, move || {
                 let mut walker = Walker::new(options.protection);
                 while !shared.is_stopped() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
@@ -159,8 +162,16 @@ pub(crate) fn scan_segments(
                     }
                 }
             });
+            match spawned {
+                Ok(_) => started += 1,
+                Err(error) => refused = Some(error),
+            }
         }
         drop(sender);
+        // One thread does as well as many.
+        if let (0, Some(error), Some((_, path))) = (started, refused, names.first()) {
+            return Err(Error::from_std(Op::Spawn, path, &error).into());
+        }
         let result = in_order(&receiver, &mut took);
         shared.stopped.store(true, Ordering::Relaxed);
         result

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use store_core::{
     Checkpoint, Destination, LogOffset, Message, Placed, Protection, QueueId, QueueOffset,
-    SegmentSize, TimestampMs, Topic, encode,
+    SegmentSize, TimestampMs, Topic, Wait, encode,
 };
 use store_os::{
-    Appended, CommitEvent, FlushEvent, Health, Io, Log, LogOptions, Observer, OpenError,
+    Appended, Call, CommitEvent, FlushEvent, Health, Io, Log, LogOptions, Observer, OpenError,
     ScanProgress, SurveyOptions,
 };
 
-use crate::support::{Kind, body, put, queue, read_all, small};
+use crate::support::{Injector, Kind, body, eventually, put, queue, read_all, small, with_faults};
 
 const KIND: Kind = Kind::Sync(Io::Positioned);
 
@@ -326,22 +326,28 @@ fn newer_records_behind_a_bad_one_are_no_left_overs() {
     assert!(!root.path().join("commitlog/set-aside").exists());
 }
 
-#[test]
-fn a_clock_that_was_set_back_is_reported_and_not_fatal() {
-    let root = tempfile::tempdir().unwrap();
-    let log = KIND.open(root.path(), small());
+/// A closed log of one record, behind which another owner stored one `ahead_ms` later.
+fn with_a_record_ahead(root: &Path, ahead_ms: i64) -> (Appended, TimestampMs) {
+    let log = KIND.open(root, small());
     let first = put(&log, &queue(&log, "T"), b"first");
     log.close().unwrap();
     let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
     let mut out = vec![0; 400];
-    let back = TimestampMs::new(first.store_timestamp.get() - 5000);
+    let stored = TimestampMs::new(first.store_timestamp.get() + ahead_ms);
     let message = Message { body: b"second", ..Message::default() };
     let record = encode(to, &message, Protection::Record, &mut out).unwrap().place(&Placed {
         log_offset: first.end(),
         queue_offset: QueueOffset::new(1),
-        store_timestamp: back,
+        store_timestamp: stored,
     });
-    patch(root.path(), first.end(), 16 << 10, record);
+    patch(root, first.end(), 16 << 10, record);
+    (first, stored)
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_reported_and_not_fatal() {
+    let root = tempfile::tempdir().unwrap();
+    let (first, back) = with_a_record_ahead(root.path(), -5000);
     let log = KIND.open(root.path(), small());
     let recovery = log.recovery();
     assert_eq!((recovery.records, recovery.clock_steps), (2, 1));
@@ -354,21 +360,41 @@ fn a_clock_that_was_set_back_is_reported_and_not_fatal() {
 #[test]
 fn a_time_far_ahead_of_the_clock_does_not_hold_the_log_at_it() {
     let root = tempfile::tempdir().unwrap();
-    let log = KIND.open(root.path(), small());
-    let first = put(&log, &queue(&log, "T"), b"first");
-    log.close().unwrap();
-    let to = Destination { topic: Topic::new(b"T").unwrap(), queue_id: QueueId::new(0) };
-    let mut out = vec![0; 400];
-    let message = Message { body: b"from the future", ..Message::default() };
-    let ahead = TimestampMs::new(first.store_timestamp.get() + 3_600_000);
-    let record = encode(to, &message, Protection::Record, &mut out).unwrap().place(&Placed {
-        log_offset: first.end(),
-        queue_offset: QueueOffset::new(1),
-        store_timestamp: ahead,
-    });
-    patch(root.path(), first.end(), 16 << 10, record);
+    let (_, ahead) = with_a_record_ahead(root.path(), 3_600_000);
     let log = KIND.open(root.path(), small());
     assert!(put(&log, &queue(&log, "T"), b"third").store_timestamp < ahead);
+}
+
+fn proven(root: &Path) -> Option<LogOffset> {
+    store_os::survey(root, &SurveyOptions::default()).unwrap().proven
+}
+
+/// The keeper writes while the log runs, and never ahead of what a sync covers: a second log, whose
+/// syncs return, tells how often the keepers have been at it.
+#[test]
+fn a_running_log_keeps_its_point_close_behind_what_is_flushed() {
+    let (held, clock) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let injector = Injector::new();
+    let stuck = KIND.open(held.path(), with_faults(small(), &injector));
+    let first = put(&stuck, &queue(&stuck, "T"), b"flushed");
+    eventually("the first point", || proven(held.path()) == Some(first.end()));
+    injector.hold(Call::Sync);
+    let message = Message { body: b"in a sync that does not return", ..Message::default() };
+    let ticket = stuck.append(&queue(&stuck, "T"), &message, Wait::Yes).unwrap();
+    let other = KIND.open(clock.path(), small());
+    for _ in 0..3 {
+        let end = put(&other, &queue(&other, "T"), b"tick").end();
+        eventually("a tick", || proven(clock.path()) == Some(end));
+        assert_eq!(proven(held.path()), Some(first.end()), "ahead of the sync");
+        let bytes = fs::read(held.path().join("checkpoint")).unwrap();
+        let checkpoint = Checkpoint::decode(&bytes).unwrap();
+        assert_eq!(checkpoint.confirm_phy_offset, 0, "ahead of the sync");
+    }
+    injector.let_go();
+    let second = ticket.wait().unwrap();
+    eventually("the next point", || proven(held.path()) == Some(second.end()));
+    stuck.abandon();
+    other.abandon();
 }
 
 #[test]

@@ -5,11 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use store_core::{LogOffset, QueueOffset, SegmentSize};
-use store_os::{Appended, Io, Log, LogOptions, OpenError};
+use store_os::{Io, LogOptions, OpenError};
 
+use crate::stores::{KIND, abandoned, filled};
 use crate::support::{Kind, body, put, queue, read_all, small};
-
-const KIND: Kind = Kind::Sync(Io::Positioned);
 
 fn segment(root: &Path, start: u64) -> PathBuf {
     root.join("commitlog").join(format!("{start:020}"))
@@ -19,27 +18,6 @@ fn patch(root: &Path, at: u64, bytes: &[u8]) {
     let start = at / (16 << 10) * (16 << 10);
     let file = OpenOptions::new().write(true).open(segment(root, start)).unwrap();
     file.write_all_at(bytes, at - start).unwrap();
-}
-
-/// A closed log of `count` records.
-fn filled(root: &Path, count: u64) -> Vec<Appended> {
-    let (log, appended) = written(root, count);
-    log.close().unwrap();
-    appended
-}
-
-/// A log of `count` records whose process went away.
-fn abandoned(root: &Path, count: u64) -> Vec<Appended> {
-    let (log, appended) = written(root, count);
-    log.abandon();
-    appended
-}
-
-fn written(root: &Path, count: u64) -> (Log, Vec<Appended>) {
-    let log = KIND.open(root, small());
-    let handle = queue(&log, "T");
-    let appended = (0..count).map(|number| put(&log, &handle, &body(number))).collect();
-    (log, appended)
 }
 
 #[test]
