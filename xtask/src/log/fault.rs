@@ -219,7 +219,12 @@ pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
     match survey.health() {
         Health::Sound => (exit::OK, None),
         Health::TornTail if !has_tail(survey) => (exit::OK, None),
-        Health::Damaged => (exit::INVALID, None),
+        Health::Damaged => {
+            // Segments are read one after the other while the log's end moves.
+            let why = "a process has the store open: what it wrote while this was read can look\n\
+                       damaged; look again when it is closed";
+            (exit::INVALID, survey.locked.then(|| why.to_owned()))
+        }
         Health::TornTail if survey.abort.is_some() => {
             let why = if survey.locked {
                 "a process has the store open: what it is writing now can look torn"
@@ -330,5 +335,14 @@ mod tests {
         assert_eq!(fillers(&survey), (4, 800));
         survey.records += 6;
         assert_eq!(records(&survey), "9 records, 4 of them filler");
+    }
+
+    #[test]
+    fn damage_in_a_store_in_use_comes_with_a_doubt() {
+        let closed = Survey { faults: vec![fixture::damage()], ..fixture::sound() };
+        assert_eq!(verdict(&closed), (exit::INVALID, None));
+        let (code, why) = verdict(&Survey { locked: true, ..closed });
+        assert_eq!(code, exit::INVALID);
+        assert!(why.is_some_and(|why| why.contains("look again when it is closed")));
     }
 }
