@@ -1,0 +1,1 @@
+//! Whether a recovered log keeps what was promised.

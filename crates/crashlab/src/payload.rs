@@ -1,0 +1,1 @@
+//! Messages whose content follows from a run's seed.

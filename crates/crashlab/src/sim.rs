@@ -1,0 +1,1 @@
+//! A simulated disk under a virtual clock.

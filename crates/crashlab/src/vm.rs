@@ -1,0 +1,1 @@
+//! A virtual machine whose kernel is killed.
