@@ -15,14 +15,21 @@ impl Shared {
     /// After a failure it tries again when an append asks, so that space which was freed is used.
     pub(crate) fn allocate_ahead(&self) {
         loop {
-            if let Some(start) = self.wanted_segment() {
-                self.deliver(start);
-            }
+            self.allocate_once();
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
             self.allocator.wait(None);
         }
+    }
+
+    /// Makes the next segment if it is missing; whether it was.
+    pub(crate) fn allocate_once(&self) -> bool {
+        let wanted = self.wanted_segment();
+        if let Some(start) = wanted {
+            self.deliver(start);
+        }
+        wanted.is_some()
     }
 
     fn wanted_segment(&self) -> Option<LogOffset> {

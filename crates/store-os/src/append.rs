@@ -11,8 +11,6 @@ use store_core::{
     encode_blank, place,
 };
 
-use crate::clock::{monotonic, wall};
-
 use crate::error::{AppendError, Error};
 use crate::map::{FileWriter, Writer};
 use crate::recovery_point::QueueMark;
@@ -347,7 +345,7 @@ impl Shared {
             offset: tail.wrote,
             len,
             queue_offset: QueueOffset::new(if unit.slots > 0 { next } else { 0 }),
-            store_timestamp: wall().max(tail.last_store),
+            store_timestamp: self.options.files().wall().max(tail.last_store),
         };
         let (records, last) = last_of(&unit.encoded, appended);
         let bytes = unit.encoded.place(&Placed {
@@ -366,7 +364,7 @@ impl Shared {
             tail.wanted = tail.wrote;
             tail.wanted_records += 1;
             if tail.waiting_since.is_none() {
-                tail.waiting_since = Some(monotonic());
+                tail.waiting_since = Some(self.now());
             }
         }
         self.progress.set_wrote(tail.wrote);
@@ -448,7 +446,7 @@ impl<'a> Waiting<'a> {
     fn new(shared: &'a Shared, tail: &Tail) -> Self {
         shared.blocked.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let deadline = monotonic().after(shared.options.append_limit());
+        let deadline = shared.now().after(shared.options.append_limit());
         Self { blocked: &shared.blocked, deadline, attempts: tail.attempts }
     }
 }

@@ -12,37 +12,48 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{Error, Op, OpenError};
+use crate::files::{Files, Held, Linux};
+use crate::options::Platform;
 
 /// A store directory that this process owns.
 #[derive(Debug)]
 pub(crate) struct Directory {
+    platform: Platform,
     root: PathBuf,
     segments: PathBuf,
-    lock: Mutex<Option<Lock>>,
+    lock: Mutex<Option<Box<dyn Held>>>,
 }
 
 impl Directory {
     /// Makes the directory if it is missing, and takes its lock.
-    pub(crate) fn own(root: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn own(root: &Path, platform: &Platform) -> Result<Self, OpenError> {
+        let files = &*platform.0;
         // Segments are opened again later, from wherever the process is then.
         let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
         let root =
             &std::path::absolute(root).map_err(|error| Error::from_std(Op::Open, root, &error))?;
         let segments = root.join(SEGMENTS);
-        std::fs::create_dir_all(&segments)
+        files
+            .make_directories(&segments)
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
-        let lock = Lock::take(root.join(LOCK))?;
+        let lock = files.lock(&root.join(LOCK))?;
         // Each time, because a crash may have come between making a directory and syncing it.
-        sync_directory(root)?;
+        sync_directory_of(files, root)?;
         for ancestor in root.ancestors().skip(1) {
-            match sync_directory(ancestor) {
+            match sync_directory_of(files, ancestor) {
                 Ok(()) => {}
                 // Not ours to open, or nothing that can be synced: it was there before this log.
                 Err(Error { source, .. }) if NOT_OURS.contains(&source) => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Self { root: root.to_owned(), segments, lock: Mutex::new(Some(lock)) })
+        let (platform, root) = (platform.clone(), root.to_owned());
+        Ok(Self { platform, root, segments, lock: Mutex::new(Some(lock)) })
+    }
+
+    /// The files that it is made of.
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.platform.0
     }
 
     /// The store's own directory.
@@ -57,22 +68,41 @@ impl Directory {
 
     /// Whether the last owner did not close the log.
     pub(crate) fn was_abandoned(&self) -> bool {
-        self.root.join(ABORT).exists()
+        self.files().kind(&self.root.join(ABORT)).is_ok()
     }
 
     /// Writes `abort`, which says that the log is in use or was left without closing.
     pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
         let path = self.root.join(ABORT);
         let pid = std::process::id().to_string();
-        std::fs::write(&path, pid).map_err(|error| Error::from_std(Op::Create, &path, &error))?;
-        sync_directory(&self.root)
+        let write = || {
+            let file = self.files().open_or_create(&path)?;
+            file.set_len(0)?;
+            file.write_all_at(pid.as_bytes(), 0)
+        };
+        write().map_err(|error| Error::from_std(Op::Create, &path, &error))?;
+        sync_directory_of(self.files(), &self.root)
     }
 
     /// Removes `abort` after a clean close.
     pub(crate) fn mark_closed(&self) -> Result<(), Error> {
         let path = self.root.join(ABORT);
-        std::fs::remove_file(&path).map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
-        sync_directory(&self.root)
+        let removed = self.files().remove(&path);
+        removed.map_err(|error| Error::from_std(Op::Remove, &path, &error))?;
+        sync_directory_of(self.files(), &self.root)
+    }
+
+    /// Whether segments can be mapped: see [`copies_on_write`].
+    pub(crate) fn can_map(&self) -> Result<bool, Error> {
+        let copies = self.files().copies_on_write(&self.segments);
+        copies
+            .map(|copies| !copies)
+            .map_err(|error| Error::from_std(Op::Open, &self.segments, &error))
+    }
+
+    /// Makes the segments' names durable.
+    pub(crate) fn sync_segments(&self) -> Result<(), Error> {
+        sync_directory_of(self.files(), &self.segments)
     }
 
     /// Gives the store's lock back, while tickets and cursors may still hold the rest.
@@ -85,7 +115,7 @@ impl Directory {
 ///
 /// Such locks belong to the process, so two logs of one process are told apart by a table.
 #[derive(Debug)]
-struct Lock {
+pub(crate) struct Lock {
     identity: (u64, u64),
     file: Option<File>,
 }
@@ -93,7 +123,7 @@ struct Lock {
 static OWNED: LazyLock<Mutex<HashSet<(u64, u64)>>> = LazyLock::new(Mutex::default);
 
 impl Lock {
-    fn take(path: PathBuf) -> Result<Self, OpenError> {
+    pub(crate) fn take(path: PathBuf) -> Result<Self, OpenError> {
         let failed = |op, error: &std::io::Error| Error::from_std(op, &path, error);
         // Opening and closing the file would drop a lock that this process holds on it already,
         // so the table is asked first.
@@ -124,6 +154,8 @@ impl Lock {
         Ok(Self { identity, file: Some(file) })
     }
 }
+
+impl Held for Lock {}
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -174,9 +206,12 @@ pub(crate) fn read_small(path: &Path) -> Option<Vec<u8>> {
 
 /// Makes a directory's entries durable: `fsync` of the directory.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| Error::from_std(Op::Sync, path, &error))
+    sync_directory_of(&Linux, path)
+}
+
+/// [`sync_directory`] on any files.
+pub(crate) fn sync_directory_of(files: &dyn Files, path: &Path) -> Result<(), Error> {
+    files.sync_directory(path).map_err(|error| Error::from_std(Op::Sync, path, &error))
 }
 
 /// The directory of the segments in a store's root.

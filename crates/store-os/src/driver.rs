@@ -4,14 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
-use store_core::{Action, Lane, Nanos};
+use store_core::{Action, Lane, LogOffset, Nanos};
 
-use crate::clock::monotonic;
 use crate::error::{Error, Op};
 use crate::shared::Shared;
 
+/// What a lane does next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Chosen {
+    /// Commits, because the strategy asked, or because appends wait for staging space.
+    Commit { upto: LogOffset, is_asked: bool },
+    /// Flushes.
+    Flush(LogOffset),
+}
+
 /// What a lane's driver does after a turn.
-enum Rest {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest {
     /// Nothing until an event.
     Event,
     /// Nothing more, ever.
@@ -70,41 +79,50 @@ impl Shared {
 
     /// Polls the strategy and does what it says.
     fn act(&self, lane: Lane) -> Acted {
+        let chosen = match self.choose(lane) {
+            Ok(chosen) => chosen,
+            Err(rest) => return Acted::Not(rest),
+        };
+        let done = match chosen {
+            Chosen::Commit { upto, .. } => self.commit_through(upto),
+            Chosen::Flush(upto) => self.flush_through(upto),
+        };
+        if self.finish(lane, chosen, done) { Acted::Did } else { Acted::Not(Rest::Stop) }
+    }
+
+    /// The lane's next action, if it has one now.
+    pub(crate) fn choose(&self, lane: Lane) -> Result<Chosen, Rest> {
         if self.progress.poison().is_some() || self.stop.load(Ordering::SeqCst) {
-            return Acted::Not(Rest::Stop);
+            return Err(Rest::Stop);
         }
         if lane == Lane::Commit && self.commit_wanted.swap(false, Ordering::SeqCst) {
             // Appends wait for staging space, whatever the strategy thinks of committing now.
-            return match self.commit_through(self.progress.wrote()) {
-                Ok(()) => {
-                    self.wake_for_commit();
-                    Acted::Did
-                }
-                Err(error) => {
-                    self.fail(error);
-                    Acted::Not(Rest::Stop)
-                }
-            };
+            return Ok(Chosen::Commit { upto: self.progress.wrote(), is_asked: false });
         }
         let seen = self.observe(lane, true);
-        let action = self.strategy().poll(lane, monotonic(), &seen);
-        let result = match action {
-            Action::Commit(upto) => self.commit_through(upto),
-            Action::Done => return Acted::Not(Rest::Stop),
-            Action::Flush(upto) => self.flush_through(upto),
-            Action::Idle => return Acted::Not(Rest::Event),
-            Action::Sleep(until) => return Acted::Not(Rest::Until(until)),
-        };
-        if let Err(error) = result {
-            self.fail(error);
-            return Acted::Not(Rest::Stop);
+        match self.strategy().poll(lane, self.now(), &seen) {
+            Action::Commit(upto) => Ok(Chosen::Commit { upto, is_asked: true }),
+            Action::Done => Err(Rest::Stop),
+            Action::Flush(upto) => Ok(Chosen::Flush(upto)),
+            Action::Idle => Err(Rest::Event),
+            Action::Sleep(until) => Err(Rest::Until(until)),
         }
-        let seen = self.observe(lane, false);
-        self.strategy().on_done(lane, monotonic(), &seen);
+    }
+
+    /// Tells the strategy that its action has succeeded, or poisons the log; `false` if it failed.
+    pub(crate) fn finish(&self, lane: Lane, chosen: Chosen, done: Result<(), Error>) -> bool {
+        if let Err(error) = done {
+            self.fail(error);
+            return false;
+        }
+        if !matches!(chosen, Chosen::Commit { is_asked: false, .. }) {
+            let seen = self.observe(lane, false);
+            self.strategy().on_done(lane, self.now(), &seen);
+        }
         if lane == Lane::Commit {
             self.wake_for_commit();
         }
-        Acted::Did
+        true
     }
 
     /// The thread that wakes futures when their deadline comes, whatever the lanes are stuck in.

@@ -3,9 +3,8 @@
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
-use store_core::LogOffset;
+use store_core::{LogOffset, Nanos};
 
-use crate::clock::monotonic;
 use crate::error::Error;
 use crate::map::Reader;
 use crate::options::{CommitEvent, FlushEvent};
@@ -32,10 +31,10 @@ impl Shared {
         if let Some(poison) = self.progress.poison() {
             return Err(poison.first.clone());
         }
-        let started = monotonic();
+        let started = self.now();
         let mark = self.written();
         self.write_staged(&reader, from, mark.offset)?;
-        let ended = monotonic();
+        let ended = self.now();
         reader.release(mark.offset.get());
         // Both in one step for `flushable`: a sync must not cover what `committed` does not show.
         let mut committed = self.committed();
@@ -78,20 +77,33 @@ impl Shared {
     /// Only the holder of the flush lane's turn calls this. `flushed` moves when every sync call
     /// has returned success, and not otherwise.
     pub(crate) fn flush_through(&self, upto: LogOffset) -> Result<(), Error> {
+        match self.begin_flush(upto)? {
+            Some(round) => self.end_flush(round),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits, and fixes what the sync covers; `None` if nothing is left to sync.
+    pub(crate) fn begin_flush(&self, upto: LogOffset) -> Result<Option<Round>, Error> {
         self.commit_through(upto)?;
         let from = self.progress.flushed();
         let mark = self.flushable();
         if mark.offset <= from {
-            return Ok(());
+            return Ok(None);
         }
         self.progress.begin_round(mark.offset);
-        let started = monotonic();
+        Ok(Some(Round { started: self.now(), from, mark }))
+    }
+
+    /// Syncs what a round covers, and moves `flushed` when all of it has succeeded.
+    pub(crate) fn end_flush(&self, round: Round) -> Result<(), Error> {
+        let Round { started, from, mark } = round;
         let mut syncs = 0;
         for (segment, start, end) in self.pieces(from, mark.offset) {
             segment.sync(start, end)?;
             syncs += 1;
         }
-        let ended = monotonic();
+        let ended = self.now();
         self.flushed_wanted.store(mark.wanted_records, Ordering::SeqCst);
         self.progress.complete_round();
         if let Some(observer) = &self.options.observer {
@@ -152,6 +164,14 @@ impl Shared {
         drop(segments);
         drop(given_back);
     }
+}
+
+/// A flush between its beginning and its sync calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    started: Nanos,
+    from: LogOffset,
+    mark: Mark,
 }
 
 /// Full segments whose descriptors are kept for readers; older ones are opened when read.

@@ -1,7 +1,5 @@
 //! The thread that keeps checkpoint and recovery point close behind `flushed`.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -9,9 +7,8 @@ use std::sync::{MutexGuard, PoisonError};
 use store_core::{Checkpoint, LogOffset, Nanos};
 
 use crate::append::Appended;
-use crate::clock::monotonic;
-use crate::directory::read_small;
 use crate::error::{Error, Op};
+use crate::files::{Files, Kind};
 use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
 use crate::shared::Shared;
 
@@ -30,10 +27,15 @@ impl Records {
     }
 
     /// Writes both; only for a point below `flushed`.
-    pub(crate) fn write(&mut self, point: &RecoveryPoint, durably: bool) -> Result<(), Error> {
+    pub(crate) fn write(
+        &mut self,
+        point: &RecoveryPoint,
+        files: &dyn Files,
+        durably: bool,
+    ) -> Result<(), Error> {
         // Each is of use without the other.
-        let checkpoint = self.checkpoint.write(point.last.as_ref(), durably);
-        self.points.save(point, durably)?;
+        let checkpoint = self.checkpoint.write(point.last.as_ref(), files, durably);
+        self.points.save(point, files, durably)?;
         self.written = point.upto;
         checkpoint
     }
@@ -49,9 +51,9 @@ pub(crate) struct CheckpointFile {
 impl CheckpointFile {
     /// The file of a store. One that holds none, or that cannot be read, begins anew: zeroes make
     /// RocketMQ walk the whole log.
-    pub(crate) fn load(root: &Path) -> Self {
+    pub(crate) fn load(root: &Path, files: &dyn Files) -> Self {
         let path = root.join("checkpoint");
-        let found = read_small(&path).and_then(|bytes| Checkpoint::decode(&bytes).ok());
+        let found = read_head(files, &path).and_then(|bytes| Checkpoint::decode(&bytes).ok());
         Self { others: Others::of(&found.unwrap_or_default()), path }
     }
 
@@ -61,16 +63,20 @@ impl CheckpointFile {
 
     /// Writes the five fields, given the last record that a successful sync covers: its store time,
     /// and, as RocketMQ's recovery leaves it, its first byte as what is confirmed.
-    fn write(&self, last: Option<&Appended>, durably: bool) -> Result<(), Error> {
+    fn write(
+        &self,
+        last: Option<&Appended>,
+        files: &dyn Files,
+        durably: bool,
+    ) -> Result<(), Error> {
         let place = |last: &Appended| i64::try_from(last.offset.get()).unwrap_or(i64::MAX);
         let physic = last.map(|last| last.store_timestamp).unwrap_or_default();
         let checkpoint = self.others.with(physic, last.map(place).unwrap_or_default());
         let write = || {
-            let mut options = File::options();
-            let file = options.write(true).create(true).truncate(false).open(&self.path)?;
+            let file = files.open_or_create(&self.path)?;
             // RocketMQ maps this much.
             let len = store_core::length_u64(Checkpoint::FILE_LEN);
-            if file.metadata()?.len() < len {
+            if file.len()? < len {
                 file.set_len(len)?;
             }
             file.write_all_at(&checkpoint.encode(), 0)?;
@@ -80,7 +86,28 @@ impl CheckpointFile {
     }
 }
 
+/// What the keeper remembers from one time to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Keeping {
+    pending: Option<Pending>,
+}
+
+impl Keeping {
+    /// RocketMQ's scheduler writes the checkpoint as often.
+    pub(crate) const INTERVAL: Nanos = Nanos::new(1_000_000_000);
+}
+
+/// The beginning of a regular file, as far as a checkpoint goes.
+fn read_head(files: &dyn Files, path: &Path) -> Option<Vec<u8>> {
+    let Kind::File { len } = files.kind(path).ok()? else { return None };
+    let len = usize::try_from(len).unwrap_or(Checkpoint::FILE_LEN).min(Checkpoint::FILE_LEN);
+    let mut bytes = vec![0; len];
+    files.open_to_read(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
+    Some(bytes)
+}
+
 /// A point that waits until all that it counts is flushed.
+#[derive(Debug)]
 struct Pending {
     point: RecoveryPoint,
     durable_from: LogOffset,
@@ -93,20 +120,25 @@ impl Shared {
 
     /// The keeper's thread. A failure is no harm, the next open reads more; closing reports it.
     pub(crate) fn keep_records(&self) {
-        let mut pending = None;
-        let mut next = monotonic().after(INTERVAL);
+        let mut keeping = Keeping::default();
+        let mut next = self.now().after(Keeping::INTERVAL);
         loop {
             self.keeper.wait(Some(next));
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
-            if monotonic() < next {
+            if self.now() < next {
                 continue;
             }
-            let waiting = pending.take().or_else(|| self.new_point());
-            pending = waiting.and_then(|waiting| self.write_if_durable(waiting));
-            next = monotonic().after(INTERVAL);
+            self.keep(&mut keeping);
+            next = self.now().after(Keeping::INTERVAL);
         }
+    }
+
+    /// What the keeper does each time.
+    pub(crate) fn keep(&self, keeping: &mut Keeping) {
+        let waiting = keeping.pending.take().or_else(|| self.new_point());
+        keeping.pending = waiting.and_then(|waiting| self.write_if_durable(waiting));
     }
 
     /// A point at the log's end, if that moved. Takes no lock for longer than a look.
@@ -132,7 +164,7 @@ impl Shared {
         if self.progress.flushed() < pending.durable_from {
             return Some(pending);
         }
-        let _ = self.records().write(&pending.point, false);
+        let _ = self.records().write(&pending.point, self.directory.files(), false);
         None
     }
 
@@ -143,7 +175,7 @@ impl Shared {
             (tail.wrote, tail.last)
         };
         let point = self.point(upto, last);
-        self.records().write(&point, durably)
+        self.records().write(&point, self.directory.files(), durably)
     }
 
     fn point(&self, upto: LogOffset, last: Option<Appended>) -> RecoveryPoint {
@@ -151,6 +183,3 @@ impl Shared {
         RecoveryPoint::new(self.options.segment_size, others, upto, last, &self.queues)
     }
 }
-
-/// RocketMQ's scheduler writes the checkpoint as often.
-const INTERVAL: Nanos = Nanos::new(1_000_000_000);

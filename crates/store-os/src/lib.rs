@@ -23,6 +23,7 @@ mod directory;
 mod driver;
 mod error;
 mod faults;
+mod files;
 mod flush;
 mod keeper;
 mod listing;
@@ -39,6 +40,7 @@ mod segment_scan;
 mod set_aside;
 mod shared;
 mod signal;
+mod stepped;
 mod survey;
 mod ticket;
 mod turn;
@@ -52,10 +54,12 @@ pub use error::{
 };
 #[doc(hidden)]
 pub use faults::{Call, Faults};
-pub use log::{AppendedBatch, Log};
 #[doc(hidden)]
-pub use options::Hidden;
+pub use files::{Entry, Files, Held, Kind, LogFile};
+pub use log::{AppendedBatch, Log};
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
+#[doc(hidden)]
+pub use options::{Hidden, Platform};
 pub use reader::StoreReader;
 pub use recovery::Recovery;
 #[cfg(feature = "_faults")]
@@ -66,6 +70,8 @@ pub use repair::{
     RepairStep, plan_repair,
 };
 pub use segment_scan::{ClockStep, ScanProgress};
+#[doc(hidden)]
+pub use stepped::{Step, SteppedLog};
 pub use survey::{
     Fault, FaultKind, Health, QueueSurvey, SegmentSurvey, Survey, SurveyError, SurveyOptions,
     TopicSurvey, survey,

@@ -50,7 +50,7 @@ use crate::ticket::Ticket;
 /// ```
 #[derive(Debug)]
 pub struct Log {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     recovery: Recovery,
     lanes: Vec<JoinHandle<()>>,
     helpers: Vec<JoinHandle<()>>,
@@ -82,27 +82,39 @@ impl Log {
     /// torn tail is cut, nothing else is changed.
     pub fn open(
         root: &Path,
+        options: LogOptions,
+        strategy: impl FlushStrategy + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let mut log = Self::open_alone(root, options, strategy)?;
+        log.spawn_threads()?;
+        Ok(log)
+    }
+
+    /// A log without threads.
+    pub(crate) fn open_alone(
+        root: &Path,
         mut options: LogOptions,
         strategy: impl FlushStrategy + Send + 'static,
     ) -> Result<Self, OpenError> {
         let answers = Answers::of(&strategy);
-        let directory = Directory::own(root)?;
-        let can_map = Self::can_map(directory.segments())?;
+        let directory = Directory::own(root, &options.platform)?;
+        let can_map = directory.can_map()?;
         options.resolve(&strategy, can_map)?;
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
-        let checkpoint = CheckpointFile::load(directory.root());
+        let checkpoint = CheckpointFile::load(directory.root(), directory.files());
         let recovered = recover(&directory, &options, checkpoint.others(), (id, &queues))?;
         directory.mark_in_use()?;
         let recovery = recovered.report;
         let place = (directory, options);
         let strategy = Box::new(strategy);
         let shared = build(id, place, answers, strategy, queues, recovered, checkpoint)?;
-        let mut log =
+        let log =
             Self { shared: Arc::new(shared), recovery, lanes: Vec::new(), helpers: Vec::new() };
-        // Recovery synced what it read. A failure only makes the next open read more.
-        let _ = log.shared.write_last_point(false);
-        log.spawn_threads()?;
+        // Recovery synced what it read. Durable, because a power cut that comes soon must find
+        // that nothing behind this place was promised by then. A failure only makes the next open
+        // read more, and refuse more.
+        let _ = log.shared.write_last_point(true);
         Ok(log)
     }
 
@@ -345,6 +357,17 @@ impl Log {
         self.shared.directory.release();
     }
 
+    /// Refuses further appends, and tells the lanes to make everything durable.
+    pub(crate) fn begin_drain(&self) {
+        let shared = &self.shared;
+        shared.tail().closed = true;
+        shared.room.notify_all();
+        shared.draining.store(true, Ordering::SeqCst);
+        for lane in Lane::ALL {
+            shared.wake(lane);
+        }
+    }
+
     fn shut_down(&mut self) -> Result<(), CloseError> {
         self.stop_threads();
         let result = self.clean_up();
@@ -354,13 +377,8 @@ impl Log {
 
     /// Drains the lanes and ends every thread.
     fn stop_threads(&mut self) {
+        self.begin_drain();
         let shared = &self.shared;
-        shared.tail().closed = true;
-        shared.room.notify_all();
-        shared.draining.store(true, Ordering::SeqCst);
-        for lane in Lane::ALL {
-            shared.wake(lane);
-        }
         for lane in self.lanes.drain(..) {
             join(lane);
         }
@@ -387,7 +405,8 @@ impl Log {
         }
         if let Some(ready) = unused {
             let path = ready.segment.path();
-            std::fs::remove_file(path)
+            let removed = shared.directory.files().remove(path);
+            removed
                 .map_err(|error| CloseError::System(Error::from_std(Op::Remove, path, &error)))?;
         }
         shared.write_last_point(true).map_err(CloseError::System)?;

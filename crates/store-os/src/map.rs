@@ -6,18 +6,28 @@
 //! out by [`Reader`], and only those that the writer cannot touch meanwhile.
 #![expect(unsafe_code, reason = "stores to mapped memory, and slices of anonymous memory")]
 
-use std::fs::File;
 use std::io;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
+use store_core::length_u64;
+
+use crate::files::LogFile;
 
 /// A segment's file in memory, shared with the page cache.
 #[derive(Clone, Debug)]
 pub(crate) struct FileMap {
-    raw: Arc<MmapRaw>,
+    memory: Memory,
+}
+
+/// What a map's bytes are.
+#[derive(Clone, Debug)]
+enum Memory {
+    Mapped(Arc<MmapRaw>),
+    /// A file without memory of its own to map stores for itself.
+    Simulated(Arc<dyn LogFile>),
 }
 
 impl FileMap {
@@ -27,21 +37,30 @@ impl FileMap {
     /// Whoever truncates the file while it is mapped makes stores die with SIGBUS: the store's
     /// `lock` file is what keeps others away. Its blocks are allocated before, so that a full disk
     /// cannot.
-    pub(crate) fn new(file: &File, len: usize) -> io::Result<(Self, FileWriter)> {
-        let raw = Arc::new(MmapOptions::new().len(len).map_raw(file)?);
-        Ok((Self { raw: Arc::clone(&raw) }, FileWriter { raw }))
+    pub(crate) fn new(file: &Arc<dyn LogFile>, len: usize) -> io::Result<(Self, FileWriter)> {
+        let memory = match file.as_file() {
+            Some(file) => Memory::Mapped(Arc::new(MmapOptions::new().len(len).map_raw(file)?)),
+            None => Memory::Simulated(Arc::clone(file)),
+        };
+        Ok((Self { memory: memory.clone() }, FileWriter { memory, len }))
     }
 
     /// Faults all pages in for writing, so that no append has to: `MADV_POPULATE_WRITE`.
     ///
     /// Kernels before 5.14 refuse; then the first store to each page faults, and nothing is lost.
     pub(crate) fn populate(&self) -> io::Result<()> {
-        self.raw.advise(Advice::PopulateWrite)
+        match &self.memory {
+            Memory::Mapped(raw) => raw.advise(Advice::PopulateWrite),
+            Memory::Simulated(_) => Ok(()),
+        }
     }
 
     /// Blocks until the pages of `start..end` are on the device: `msync(MS_SYNC)`.
     pub(crate) fn sync(&self, start: usize, end: usize) -> io::Result<()> {
-        self.raw.flush_range(start, end - start)
+        match &self.memory {
+            Memory::Mapped(raw) => raw.flush_range(start, end - start),
+            Memory::Simulated(file) => file.sync_range(length_u64(start)..length_u64(end)),
+        }
     }
 }
 
@@ -50,7 +69,8 @@ impl FileMap {
 /// Invariant: there is one per map. `&mut self` therefore excludes every other store through it.
 #[derive(Debug)]
 pub(crate) struct FileWriter {
-    raw: Arc<MmapRaw>,
+    memory: Memory,
+    len: usize,
 }
 
 impl FileWriter {
@@ -62,13 +82,18 @@ impl FileWriter {
     pub(crate) fn store(&mut self, at: usize, bytes: &[u8]) {
         let end = at.checked_add(bytes.len());
         assert!(
-            end.is_some_and(|end| end <= self.raw.len()),
+            end.is_some_and(|end| end <= self.len),
             "{} bytes at {at} exceed a map of {}",
             bytes.len(),
-            self.raw.len()
+            self.len
         );
-        // SAFETY: `at` is within the mapping, as just asserted, so the pointer stays inside it.
-        let target = unsafe { self.raw.as_mut_ptr().add(at) };
+        let raw = match &self.memory {
+            Memory::Mapped(raw) => raw,
+            Memory::Simulated(file) => return file.store(bytes, length_u64(at)),
+        };
+        // SAFETY: `at` is within the mapping of `len` bytes, as just asserted, so the pointer stays
+        // inside it.
+        let target = unsafe { raw.as_mut_ptr().add(at) };
         // SAFETY: `target..target + len` lies within one live mapping that is readable and
         // writable. `bytes` cannot overlap it, because no reference into a file map is ever made.
         // By the type's invariant no other thread of this process stores to it now.
@@ -139,7 +164,7 @@ impl Writer {
     ///
     /// If they exceed [`free`](Self::free).
     pub(crate) fn store(&mut self, bytes: &[u8]) {
-        let len = store_core::length_u64(bytes.len());
+        let len = length_u64(bytes.len());
         assert!(len <= self.free(), "{len} bytes exceed the {} that are free", self.free());
         let position = self.stored();
         let mut rest = bytes;
@@ -159,7 +184,7 @@ impl Writer {
     /// Copies what stands at `position` into `out`; `false` if that is not in the ring any more, or
     /// not yet.
     pub(crate) fn read_back(&self, position: u64, out: &mut [u8]) -> bool {
-        let len = store_core::length_u64(out.len());
+        let len = length_u64(out.len());
         let stored = self.stored();
         let kept = position.checked_add(self.ring.capacity).is_some_and(|limit| limit >= stored);
         if !kept || position.checked_add(len).is_none_or(|end| end > stored) {
@@ -283,13 +308,13 @@ mod tests {
 
     #[test]
     fn stores_to_a_mapped_file_reach_the_file() {
-        let file = tempfile::tempfile().unwrap();
+        let file: Arc<dyn LogFile> = Arc::new(tempfile::tempfile().unwrap());
         file.set_len(8192).unwrap();
         let (map, mut writer) = FileMap::new(&file, 8192).unwrap();
         writer.store(4090, b"across pages");
         map.sync(4090, 4102).unwrap();
         let mut found = [0; 12];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 4090).unwrap();
+        file.read_exact_at(&mut found, 4090).unwrap();
         assert_eq!(&found, b"across pages");
     }
 }

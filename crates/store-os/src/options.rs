@@ -9,6 +9,7 @@ use store_core::{AckAt, FlushStrategy, Lane, LogOffset, Nanos, Protection, Segme
 
 use crate::error::OpenError;
 use crate::faults::Injected;
+use crate::files::{Files, Linux};
 use crate::segment_scan::ScanProgress;
 
 /// How appended bytes reach the page cache.
@@ -65,12 +66,32 @@ pub struct LogOptions {
     pub observer: Option<Arc<dyn Observer>>,
     #[doc(hidden)]
     pub faults: Hidden,
+    #[doc(hidden)]
+    pub platform: Platform,
 }
 
 /// Faults for tests; nothing else can make one that does anything.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Hidden(pub(crate) Injected);
+
+/// The files and clocks that a log stands on: Linux's, unless they are simulated.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Platform(pub(crate) Arc<dyn Files>);
+
+impl Platform {
+    /// Files and clocks of another kind.
+    pub fn new(files: Arc<dyn Files>) -> Self {
+        Self(files)
+    }
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self(Arc::new(Linux))
+    }
+}
 
 #[cfg(feature = "_faults")]
 impl Hidden {
@@ -93,11 +114,17 @@ impl Default for LogOptions {
             append_timeout: Duration::from_secs(5),
             observer: None,
             faults: Hidden::default(),
+            platform: Platform::default(),
         }
     }
 }
 
 impl LogOptions {
+    /// The files and clocks that the log stands on.
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.platform.0
+    }
+
     /// The longest record that these options let in, in bytes (`maxMessageSize` + 64 KiB).
     pub(crate) fn max_record_len(&self) -> u64 {
         let beside_body = 64 << 10;

@@ -10,8 +10,7 @@ use store_core::{
 };
 
 use crate::append::{Appended, Queues};
-use crate::clock::{monotonic, wall};
-use crate::directory::{Directory, sync_directory};
+use crate::directory::Directory;
 use crate::error::{Error, Op, OpenError};
 use crate::listing::list;
 use crate::map::FileWriter;
@@ -79,14 +78,16 @@ pub(crate) fn recover(
 ) -> Result<Recovered, OpenError> {
     let (names, empty) = list(directory.segments(), options)?;
     let start = names.first().map_or(LogOffset::ZERO, |(start, _)| *start);
-    let (points, found) = PointFiles::load(directory.root());
+    let (points, found) = PointFiles::load(directory.root(), directory.files());
     let mut walker = Walker::new(options.protection);
     let size = options.segment_size;
     let ours = found.into_iter().filter(|point| point.others == others);
     let ours: Vec<_> = ours.filter(|point| point.segment_size == size).collect();
     // Also of a point whose last record is not there any more.
     let proven = ours.iter().map(|point| point.upto).max();
-    let known = ours.into_iter().find(|point| point.is_of(&names, size, options.protection));
+    let known = ours
+        .into_iter()
+        .find(|point| point.is_of(&names, size, options.protection, directory.files()));
     for mark in known.iter().flat_map(|known| &known.queues) {
         queues.found(id, &mark.topic, mark.id, mark.next);
     }
@@ -104,7 +105,7 @@ pub(crate) fn recover(
         is_erased,
         proven,
         proven_here: None,
-        saved: monotonic(),
+        saved: directory.files().monotonic(),
         tally: Tally::behind(known.and_then(|known| known.last)),
         segments: Vec::new(),
         torn: None,
@@ -207,9 +208,10 @@ impl Scan<'_> {
     /// on from here if this one is killed.
     fn keep(&mut self, end: LogOffset) {
         self.proven_here = Some(end);
-        if SAVE_EACH <= monotonic().since(self.saved) {
+        let now = self.directory.files().monotonic();
+        if SAVE_EACH <= now.since(self.saved) {
             self.save();
-            self.saved = monotonic();
+            self.saved = now;
         }
     }
 
@@ -220,7 +222,7 @@ impl Scan<'_> {
         let size = self.options.segment_size;
         let point = RecoveryPoint::new(size, self.others, end, self.tally.last, self.queues);
         let point = RecoveryPoint { is_erased: self.is_erased, ..point };
-        let _ = self.points.save(&point, false);
+        let _ = self.points.save(&point, self.directory.files(), false);
     }
 
     /// Cuts what is torn, and makes the last segment ready for appends.
@@ -258,6 +260,7 @@ impl Scan<'_> {
         for path in empty {
             remove(path, self.directory)?;
         }
+        let now = self.directory.files().wall();
         let Self { options, tally, mut segments, points, .. } = self;
         let mut recovered = Recovered {
             report,
@@ -265,7 +268,10 @@ impl Scan<'_> {
             has_active: false,
             writer: None,
             last: tally.last,
-            last_store: not_ahead(tally.latest.max(tally.last.map(|last| last.store_timestamp))),
+            last_store: not_ahead(
+                tally.latest.max(tally.last.map(|last| last.store_timestamp)),
+                now,
+            ),
             points,
         };
         // A segment that is not full takes the next append.
@@ -334,7 +340,8 @@ impl Scan<'_> {
         for (range, segment) in cuts.iter().zip(&self.segments[torn.index..]) {
             let Some((from, to)) = *range else { continue };
             if !is_expected {
-                set_aside_range(self.directory.segments(), segment, from, to)?;
+                let files = self.directory.files();
+                set_aside_range(files, self.directory.segments(), segment, from, to)?;
                 cut.set_aside_bytes += to.since(from);
             }
             overwrite(segment, from, to)?;
@@ -484,8 +491,7 @@ fn looks_torn(segment: &Segment, torn: Torn) -> Result<bool, Error> {
 
 /// The latest store time, unless the clock has since been set back by more than a moment: new
 /// records must not be held at a time that comes much later.
-fn not_ahead(latest: Option<TimestampMs>) -> TimestampMs {
-    let now = wall();
+fn not_ahead(latest: Option<TimestampMs>, now: TimestampMs) -> TimestampMs {
     let latest = latest.unwrap_or_default();
     if latest.get().saturating_sub(now.get()) > CLOCK_SLACK_MS { now } else { latest }
 }
@@ -506,8 +512,9 @@ fn overwrite(segment: &Segment, from: LogOffset, to: LogOffset) -> Result<(), Er
 
 /// Removes an empty segment durably.
 fn remove(path: &Path, directory: &Directory) -> Result<(), Error> {
-    std::fs::remove_file(path).map_err(|error| Error::from_std(Op::Remove, path, &error))?;
-    sync_directory(directory.segments())
+    let removed = directory.files().remove(path);
+    removed.map_err(|error| Error::from_std(Op::Remove, path, &error))?;
+    directory.sync_segments()
 }
 
 /// Where a record's magic stands.

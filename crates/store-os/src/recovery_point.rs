@@ -2,8 +2,6 @@
 //! that opening need not read what lies before. RocketMQ's checkpoint holds times, which prove
 //! little and count no queue; this stands beside it, in two files written in turn.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use store_core::{
@@ -13,6 +11,7 @@ use store_core::{
 
 use crate::append::{Appended, Queues};
 use crate::error::{Error, Op};
+use crate::files::{Files, Kind};
 
 /// What is known of a log at a place.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -97,6 +96,7 @@ impl RecoveryPoint {
         names: &[(LogOffset, PathBuf)],
         size: SegmentSize,
         protection: Protection,
+        files: &dyn Files,
     ) -> bool {
         let Some(last) = self.last.filter(|_| self.segment_size == size) else { return false };
         let end_of = |start: LogOffset| LogOffset::new(start.get().saturating_add(size.bytes()));
@@ -111,7 +111,7 @@ impl RecoveryPoint {
             return false;
         }
         let mut bytes = vec![0; usize::try_from(last.len).unwrap_or(0)];
-        let file = File::open(path);
+        let file = files.open_to_read(path);
         if file.and_then(|file| file.read_exact_at(&mut bytes, last.offset.since(*start))).is_err()
         {
             return false;
@@ -240,23 +240,29 @@ impl PointFiles {
     /// The files and the points in them, the newest first.
     ///
     /// A file that cannot be read counts as none: it would only have saved reading.
-    pub(crate) fn load(root: &Path) -> (Self, Vec<RecoveryPoint>) {
+    pub(crate) fn load(root: &Path, files: &dyn Files) -> (Self, Vec<RecoveryPoint>) {
         let paths = NAMES.map(|name| root.join(name));
-        let mut found: Vec<(u64, RecoveryPoint)> =
-            paths.iter().filter_map(|path| RecoveryPoint::decode(&read_point(path)?)).collect();
+        let mut found: Vec<(u64, RecoveryPoint)> = paths
+            .iter()
+            .filter_map(|path| RecoveryPoint::decode(&read_point(files, path)?))
+            .collect();
         found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let sequence = found.first().map_or(0, |(sequence, _)| *sequence);
         (Self { paths, sequence }, found.into_iter().map(|(_, point)| point).collect())
     }
 
     /// Writes a point over the older one, and makes it durable if `durably`.
-    pub(crate) fn save(&mut self, point: &RecoveryPoint, durably: bool) -> Result<(), Error> {
+    pub(crate) fn save(
+        &mut self,
+        point: &RecoveryPoint,
+        files: &dyn Files,
+        durably: bool,
+    ) -> Result<(), Error> {
         let sequence = self.sequence.wrapping_add(1);
         let path = &self.paths[usize::from(sequence % 2 == 1)];
         let bytes = point.encode(sequence);
         let write = || {
-            let mut options = File::options();
-            let file = options.write(true).create(true).truncate(false).open(path)?;
+            let file = files.open_or_create(path)?;
             file.write_all_at(&bytes, 0)?;
             if durably { file.sync_data() } else { Ok(()) }
         };
@@ -296,13 +302,13 @@ fn check_decoding(bytes: &[u8]) {
 }
 
 /// What a point's own length says of a file, if that is one.
-fn read_point(path: &Path) -> Option<Vec<u8>> {
-    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let file = File::open(path).ok()?;
+fn read_point(files: &dyn Files, path: &Path) -> Option<Vec<u8>> {
+    let Kind::File { len: found } = files.kind(path).ok()? else { return None };
+    let file = files.open_to_read(path).ok()?;
     let mut head = [0; LENGTH.end];
     file.read_exact_at(&mut head, 0).ok()?;
     let len = u64::from(u32::from_be_bytes(*head[LENGTH].first_chunk()?));
-    if found.len() < len || LONGEST < len {
+    if found < len || LONGEST < len {
         return None;
     }
     let mut bytes = vec![0; usize::try_from(len).ok()?];
@@ -402,19 +408,23 @@ mod tests {
     #[test]
     fn a_write_that_is_cut_short_leaves_the_other_point() {
         let root = tempfile::tempdir().unwrap();
-        let (mut files, found) = PointFiles::load(root.path());
+        let (mut files, found) = PointFiles::load(root.path(), &crate::files::Linux);
         assert!(found.is_empty());
         for upto in [1000, 2000, 3000] {
-            files.save(&point(upto), upto == 3000).unwrap();
+            files.save(&point(upto), &crate::files::Linux, upto == 3000).unwrap();
         }
-        let (mut files, found) = PointFiles::load(root.path());
+        let (mut files, found) = PointFiles::load(root.path(), &crate::files::Linux);
         assert_eq!(found, [point(3000), point(2000)]);
-        files.save(&point(4000), false).unwrap();
+        files.save(&point(4000), &crate::files::Linux, false).unwrap();
         let newest = root.path().join(NAMES[0]);
         let whole = std::fs::read(&newest).unwrap();
         for cut in [0, 10, whole.len() - 1] {
             std::fs::write(&newest, &whole[..cut]).unwrap();
-            assert_eq!(PointFiles::load(root.path()).1, [point(3000)], "cut at {cut}");
+            assert_eq!(
+                PointFiles::load(root.path(), &crate::files::Linux).1,
+                [point(3000)],
+                "cut at {cut}"
+            );
         }
     }
 }

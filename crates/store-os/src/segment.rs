@@ -1,22 +1,20 @@
 //! One segment's file: made with real space, written, synced, read.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, fadvise, fallocate, ftruncate};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use store_core::{LogOffset, SegmentName, SegmentSize};
 
-use crate::directory::sync_directory;
+use crate::directory::sync_directory_of;
 use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
+use crate::files::{Files, LogFile, errno};
 use crate::map::{FileMap, FileWriter};
-use crate::options::{Io, LogOptions, Preallocate};
-use crate::walk::{Source, next_data};
+use crate::options::{Io, LogOptions, Platform, Preallocate};
+use crate::walk::{Source, behind};
 
 /// A segment's file and, while it takes mapped appends, its map.
 ///
@@ -27,8 +25,9 @@ pub(crate) struct Segment {
     size: SegmentSize,
     path: PathBuf,
     /// `None` once the segment is full, durable and old: it is opened when it is read.
-    file: Option<Arc<File>>,
+    file: Option<Arc<dyn LogFile>>,
     map: Option<FileMap>,
+    platform: Platform,
     faults: Injected,
 }
 
@@ -44,22 +43,22 @@ impl Segment {
         stop: &AtomicBool,
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let path = directory.join(SegmentName::new(start).as_str());
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))
-            .map_err(|errno| Error::new(Op::Create, &path, errno))?;
-        let made = Self::fill(&path, File::from(file), start, options, stop)
-            .and_then(|made| sync_directory(directory).map(|()| made));
+        let files = options.files();
+        let file =
+            files.create_new(&path).map_err(|error| Error::from_std(Op::Create, &path, &error))?;
+        let made = Self::fill(&path, file, start, options, stop)
+            .and_then(|made| sync_directory_of(files, directory).map(|()| made));
         if made.is_err() {
             // The first error is the one to report. A file that stays is all zero: recovery drops
             // it.
-            let _ = std::fs::remove_file(&path);
+            let _ = files.remove(&path);
         }
         made
     }
 
     fn fill(
         path: &Path,
-        file: File,
+        file: Arc<dyn LogFile>,
         start: LogOffset,
         options: &LogOptions,
         stop: &AtomicBool,
@@ -68,8 +67,8 @@ impl Segment {
         let allocation = |errno| Error::new(Op::Allocate { bytes: size.bytes() }, path, errno);
         options.faults.0.before(Call::Allocate).map_err(allocation)?;
         // The length first: a file of another length would make RocketMQ refuse the whole store.
-        ftruncate(&file, size.bytes()).map_err(allocation)?;
-        allocate(&file, size, options.preallocate, stop).map_err(allocation)?;
+        file.set_len(size.bytes()).map_err(|error| allocation(errno(&error)))?;
+        allocate(&*file, size, options.preallocate, stop).map_err(allocation)?;
         file.sync_all().map_err(|error| Error::from_std(Op::Sync, path, &error))?;
         Self::finish(path, file, start, options)
     }
@@ -82,12 +81,11 @@ impl Segment {
         end: LogOffset,
         options: &LogOptions,
     ) -> Result<(Self, Option<FileWriter>), Error> {
-        let file = open_existing(path)?;
+        let file = open_existing(options.files(), path)?;
         let size = options.segment_size;
-        let reserved = retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, size.bytes()));
-        match reserved {
+        match reserve(&*file, size) {
             Err(Errno::OPNOTSUPP) => {
-                zero_fill(&file, end.since(start), size.bytes(), &AtomicBool::new(false))
+                zero_fill(&*file, end.since(start), size.bytes(), &AtomicBool::new(false))
             }
             result => result,
         }
@@ -97,7 +95,7 @@ impl Segment {
 
     fn finish(
         path: &Path,
-        file: File,
+        file: Arc<dyn LogFile>,
         start: LogOffset,
         options: &LogOptions,
     ) -> Result<(Self, Option<FileWriter>), Error> {
@@ -118,8 +116,9 @@ impl Segment {
             start,
             size: options.segment_size,
             path: path.to_owned(),
-            file: Some(Arc::new(file)),
+            file: Some(file),
             map,
+            platform: options.platform.clone(),
             faults: options.faults.0.clone(),
         };
         Ok((segment, writer))
@@ -131,13 +130,14 @@ impl Segment {
         start: LogOffset,
         options: &LogOptions,
     ) -> Result<Self, Error> {
-        let file = open_existing(path)?;
+        let file = open_existing(options.files(), path)?;
         Ok(Self {
             start,
             size: options.segment_size,
             path: path.to_owned(),
-            file: Some(Arc::new(file)),
+            file: Some(file),
             map: None,
+            platform: options.platform.clone(),
             faults: options.faults.0.clone(),
         })
     }
@@ -150,6 +150,7 @@ impl Segment {
             path: path.to_owned(),
             file: None,
             map: None,
+            platform: options.platform.clone(),
             faults: options.faults.0.clone(),
         }
     }
@@ -162,6 +163,7 @@ impl Segment {
             path: self.path.clone(),
             file: Some(self.file()?),
             map: None,
+            platform: self.platform.clone(),
             faults: self.faults.clone(),
         })
     }
@@ -179,14 +181,15 @@ impl Segment {
             path: self.path.clone(),
             file,
             map: None,
+            platform: self.platform.clone(),
             faults: self.faults.clone(),
         })
     }
 
-    fn file(&self) -> Result<Arc<File>, Error> {
+    fn file(&self) -> Result<Arc<dyn LogFile>, Error> {
         match &self.file {
             Some(file) => Ok(Arc::clone(file)),
-            None => open_existing(&self.path).map(Arc::new),
+            None => open_existing(&*self.platform.0, &self.path),
         }
     }
 
@@ -238,7 +241,7 @@ impl Segment {
     /// `posix_fadvise(POSIX_FADV_SEQUENTIAL)`. A hint.
     pub(crate) fn read_ahead(&self) {
         if let Some(file) = &self.file {
-            let _ = fadvise(file, 0, None, Advice::Sequential);
+            file.read_ahead();
         }
     }
 
@@ -246,7 +249,7 @@ impl Segment {
     /// `posix_fadvise(POSIX_FADV_DONTNEED)`. A hint.
     pub(crate) fn forget_clean_pages(&self) {
         if let Some(file) = &self.file {
-            let _ = fadvise(file, 0, None, Advice::DontNeed);
+            file.forget_clean_pages();
         }
     }
 }
@@ -258,7 +261,10 @@ impl Source for Segment {
 
     fn next_data(&self, from: LogOffset, to: LogOffset) -> Option<Range<LogOffset>> {
         match self.file() {
-            Ok(file) => next_data(&file, self.start, from, to),
+            Ok(file) => {
+                let found = file.next_data(from.since(self.start)..to.since(self.start))?;
+                Some(behind(self.start, found.start)..behind(self.start, found.end))
+            }
             Err(_) => (from < to).then_some(from..to),
         }
     }
@@ -273,23 +279,18 @@ fn populate(map: &FileMap, path: &Path) -> Result<(), Error> {
     }
 }
 
-fn open_existing(path: &Path) -> Result<File, Error> {
-    File::options()
-        .read(true)
-        .write(true)
-        .open(path)
-        .map_err(|error| Error::from_std(Op::Open, path, &error))
+fn open_existing(files: &dyn Files, path: &Path) -> Result<Arc<dyn LogFile>, Error> {
+    files.open(path).map_err(|error| Error::from_std(Op::Open, path, &error))
 }
 
 /// Makes sure that every block of the file exists.
 fn allocate(
-    file: &File,
+    file: &dyn LogFile,
     size: SegmentSize,
     preallocate: Preallocate,
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
-    let reserved = retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, size.bytes()));
-    match (reserved, preallocate) {
+    match (reserve(file, size), preallocate) {
         (Ok(()), Preallocate::Fallocate) => Ok(()),
         // A file system without fallocate still gives real blocks to real zeroes.
         (Ok(()) | Err(Errno::OPNOTSUPP), _) => zero_fill(file, 0, size.bytes(), stop),
@@ -297,7 +298,11 @@ fn allocate(
     }
 }
 
-fn zero_fill(file: &File, from: u64, bytes: u64, stop: &AtomicBool) -> Result<(), Errno> {
+fn reserve(file: &dyn LogFile, size: SegmentSize) -> Result<(), Errno> {
+    file.allocate(size.bytes()).map_err(|error| errno(&error))
+}
+
+fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, stop: &AtomicBool) -> Result<(), Errno> {
     let zeroes = vec![0; ZERO_CHUNK];
     let mut at = from;
     while at < bytes {
@@ -305,8 +310,7 @@ fn zero_fill(file: &File, from: u64, bytes: u64, stop: &AtomicBool) -> Result<()
             return Err(Errno::CANCELED);
         }
         let len = usize::try_from(bytes - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
-        file.write_all_at(&zeroes[..len], at)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        file.write_all_at(&zeroes[..len], at).map_err(|error| errno(&error))?;
         at += store_core::length_u64(len);
     }
     Ok(())

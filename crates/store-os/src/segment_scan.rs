@@ -143,7 +143,10 @@ pub(crate) fn scan_segments(
     let end = names.last().map_or(first, |(start, _)| LogOffset::new(start.get() + size));
     let shared = Progress { total_bytes: end.since(first), ..Progress::new(options) };
     let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(names.len());
+    let threads = options.files().readers().min(names.len());
+    if threads <= 1 {
+        return alone(names, from, &shared, took);
+    }
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut refused = None;
@@ -178,6 +181,24 @@ pub(crate) fn scan_segments(
     })?;
     if shared.interrupted.load(Ordering::Relaxed) {
         return Err(OpenError::Interrupted);
+    }
+    Ok(())
+}
+
+/// Scans the segments one after the other.
+fn alone(
+    names: &[(LogOffset, PathBuf)],
+    from: LogOffset,
+    shared: &Progress<'_>,
+    mut took: impl FnMut(Scanned) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let mut walker = Walker::new(shared.options.protection);
+    for (start, path) in names {
+        let scanned = shared.scan(&mut walker, *start, path, from)?;
+        if matches!(scanned.walked, Walked::Stopped { .. }) {
+            return Err(OpenError::Interrupted);
+        }
+        took(scanned)?;
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Keeping bytes that leave the log: in a directory of their own, which RocketMQ passes over.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use store_core::{LogOffset, SegmentName, length_u64};
 
-use crate::directory::sync_directory;
+use crate::directory::sync_directory_of;
 use crate::error::{Error, Op};
+use crate::files::{Files, LogFile};
 use crate::segment::Segment;
 use crate::walk::behind;
 
@@ -15,31 +15,33 @@ use crate::walk::behind;
 ///
 /// Beside the segments, so that it is on their file system; a directory there is skipped when a
 /// store is loaded, while a file of another name would make RocketMQ refuse it.
-pub(crate) fn set_aside_directory(segments: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn set_aside_directory(files: &dyn Files, segments: &Path) -> Result<PathBuf, Error> {
     let directory = segments.join(SET_ASIDE);
-    std::fs::create_dir_all(&directory)
+    files
+        .make_directories(&directory)
         .map_err(|error| Error::from_std(Op::Create, &directory, &error))?;
-    sync_directory(segments)?;
+    sync_directory_of(files, segments)?;
     Ok(directory)
 }
 
 /// Copies `from..to` of a segment durably to a file of its own, named by segment and place.
 pub(crate) fn set_aside_range(
+    files: &dyn Files,
     segments: &Path,
     segment: &Segment,
     from: LogOffset,
     to: LogOffset,
 ) -> Result<PathBuf, Error> {
-    let directory = set_aside_directory(segments)?;
+    let directory = set_aside_directory(files, segments)?;
     let name = SegmentName::new(segment.start);
-    let (path, file) = create_new(&directory, &format!("{}.cut-{from}", name.as_str()))?;
-    let copied = copy(segment, from, to, &path, &file);
+    let (path, file) = create_new(files, &directory, &format!("{}.cut-{from}", name.as_str()))?;
+    let copied = copy(segment, from, to, &path, &*file);
     if copied.is_err() {
         // Nothing was cut; a part of a copy is of no use to anybody.
-        let _ = std::fs::remove_file(&path);
+        let _ = files.remove(&path);
     }
     copied?;
-    sync_directory(&directory)?;
+    sync_directory_of(files, &directory)?;
     Ok(path)
 }
 
@@ -48,7 +50,7 @@ fn copy(
     from: LogOffset,
     to: LogOffset,
     path: &Path,
-    file: &File,
+    file: &dyn LogFile,
 ) -> Result<(), Error> {
     let failed = |error: &std::io::Error| Error::from_std(Op::Write, path, error);
     let mut buffer = vec![0; WINDOW];
@@ -63,14 +65,18 @@ fn copy(
 }
 
 /// A new file of this name, or of this name and a number.
-fn create_new(directory: &Path, name: &str) -> Result<(PathBuf, File), Error> {
+fn create_new(
+    files: &dyn Files,
+    directory: &Path,
+    name: &str,
+) -> Result<(PathBuf, Arc<dyn LogFile>), Error> {
     let mut number = 0;
     loop {
         let path = match number {
             0 => directory.join(name),
             _ => directory.join(format!("{name}.{number}")),
         };
-        match File::options().write(true).create_new(true).open(&path) {
+        match files.create_new(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(Error::from_std(Op::Create, &path, &error)),

@@ -107,6 +107,11 @@ impl Answers {
 }
 
 impl Shared {
+    /// Now on the monotonic clock that the log stands on.
+    pub(crate) fn now(&self) -> Nanos {
+        self.options.files().monotonic()
+    }
+
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use store_core::Nanos;
 
 use crate::append::Appended;
-use crate::clock::monotonic;
 use crate::error::AckError;
 use crate::shared::Shared;
 
@@ -54,7 +53,7 @@ impl Ticket {
 
     /// A ticket for a record that is to be flushed.
     pub(crate) fn flushing(shared: Arc<Shared>, appended: Appended) -> Self {
-        let deadline = shared.answers.timeout.map(|timeout| monotonic().after(timeout));
+        let deadline = shared.answers.timeout.map(|timeout| shared.now().after(timeout));
         Self { appended, state: State::Flushing(Pending { shared, deadline, registered: None }) }
     }
 
@@ -65,12 +64,24 @@ impl Ticket {
 
     /// Whether waiting would return at once.
     pub fn is_done(&self) -> bool {
-        match &self.state {
-            State::Flushing(pending) => {
-                pending.shared.progress.outcome(self.appended.end()).is_some()
+        self.outcome().is_some()
+    }
+
+    /// What waiting would return at once; `None` while it would block.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn outcome(&self) -> Option<Result<Appended, AckError>> {
+        let outcome = match &self.state {
+            State::Flushing(Pending { shared, deadline, .. }) => {
+                let overdue = || deadline.is_some_and(|deadline| deadline <= shared.now());
+                let outcome = shared.progress.outcome(self.appended.end());
+                outcome.or_else(|| overdue().then_some(Err(AckError::FlushTimedOut)))?
             }
-            State::Known(_) => true,
-        }
+            State::Known(outcome) => outcome.clone(),
+        };
+        Some(outcome.map(|()| self.appended))
     }
 
     /// Blocks until the record is acknowledged.
@@ -112,7 +123,7 @@ impl Future for Ticket {
         if let Some(outcome) = progress.outcome(end) {
             return Poll::Ready(outcome.map(|()| appended));
         }
-        if pending.deadline.is_some_and(|deadline| deadline <= monotonic()) {
+        if pending.deadline.is_some_and(|deadline| deadline <= pending.shared.now()) {
             return Poll::Ready(Err(AckError::FlushTimedOut));
         }
         Poll::Pending

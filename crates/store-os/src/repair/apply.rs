@@ -14,6 +14,8 @@ use super::plan::WIDEST_GAP;
 use super::{BadTarget, Fill, FillWith, RepairError, RepairPlan, RepairReport, RepairStep};
 use crate::directory::{Directory, SEGMENTS, sync_directory};
 use crate::error::{Error, Op, OpenError};
+use crate::files::Linux;
+use crate::options::Platform;
 use crate::set_aside::{SET_ASIDE, set_aside_directory};
 use crate::survey::{Listed, Listing, SegmentFile, Stamp, SurveyError};
 use crate::walk::behind;
@@ -25,7 +27,7 @@ pub(super) fn in_place(plan: &RepairPlan) -> Result<RepairReport, RepairError> {
     let Some(root) = plan.listing.root.as_deref() else {
         return Err(RepairError::NotAStore { path: directory.to_owned() });
     };
-    let _owned = Directory::own(root).map_err(|error| match error {
+    let _owned = Directory::own(root, &Platform::default()).map_err(|error| match error {
         OpenError::Locked { path } => RepairError::Locked { path },
         OpenError::System(error) => RepairError::System(error),
         _ => RepairError::NotAStore { path: root.to_owned() },
@@ -224,7 +226,7 @@ impl<'a> Aside<'a> {
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
             return Err(RepairError::SetAside { path });
         }
-        let path = set_aside_directory(segments)?;
+        let path = set_aside_directory(&Linux, segments)?;
         let aside = Self { segments, path };
         aside.sweep()?;
         Ok(aside)

@@ -9,6 +9,7 @@ use store_core::{Checkpoint, CheckpointError, LogOffset, Protection, SegmentName
 use super::SurveyError;
 use crate::directory::{ABORT, SEGMENTS, read_small};
 use crate::error::{Error, Op};
+use crate::files::Linux;
 use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
 use crate::walk::behind;
 
@@ -145,9 +146,9 @@ impl Listing {
         let others = Others::of(&checkpoint);
         let names: Vec<_> =
             self.segments.iter().map(|file| (file.start, file.path.clone())).collect();
-        let (_, points) = PointFiles::load(root);
+        let (_, points) = PointFiles::load(root, &Linux);
         let is_of = |point: &RecoveryPoint| {
-            point.others == others && point.is_of(&names, self.size, protection)
+            point.others == others && point.is_of(&names, self.size, protection, &Linux)
         };
         points.into_iter().find(is_of)
     }
@@ -158,7 +159,7 @@ impl Listing {
     /// whole segments. Opening refuses a log with that.
     pub(crate) fn missing_end(&self) -> Option<(LogOffset, LogOffset)> {
         let others = Others::of(&self.checkpoint.and_then(Result::ok).unwrap_or_default());
-        let (_, points) = PointFiles::load(self.root.as_ref()?);
+        let (_, points) = PointFiles::load(self.root.as_ref()?, &Linux);
         let ours = points
             .into_iter()
             .filter(|point| point.others == others && point.segment_size == self.size);
@@ -219,7 +220,7 @@ fn proven_size(
     files: &[Listed],
 ) -> Option<SegmentSize> {
     let others = Others::of(&checkpoint.and_then(Result::ok).unwrap_or_default());
-    let (_, points) = PointFiles::load(root);
+    let (_, points) = PointFiles::load(root, &Linux);
     let size = points.iter().find(|point| point.others == others)?.segment_size;
     (files.len() <= 2 * fitting(files, size)).then_some(size)
 }

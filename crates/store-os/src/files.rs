@@ -1,0 +1,251 @@
+//! What a log stands on: files and clocks. Linux's, or simulated ones.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, fadvise, fallocate};
+use rustix::io::{Errno, retry_on_intr};
+use store_core::{LogOffset, Nanos, TimestampMs};
+
+use crate::clock;
+use crate::directory::{Lock, copies_on_write};
+use crate::error::OpenError;
+use crate::walk::next_data;
+
+/// A name in a directory.
+#[doc(hidden)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Entry {
+    /// Without the directory.
+    pub name: std::ffi::OsString,
+    pub kind: Kind,
+}
+
+/// What stands under a name.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    File { len: u64 },
+    Directory,
+    Other,
+}
+
+/// The files and clocks that a log stands on. Only the crash laboratory has another than Linux's.
+///
+/// Each call is one of POSIX's, with its meaning: a name is durable once its directory was synced,
+/// bytes and length once the file was.
+#[doc(hidden)]
+pub trait Files: fmt::Debug + Send + Sync {
+    /// `open(O_RDWR | O_CREAT | O_EXCL)`.
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
+    /// `open(O_RDONLY)`.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
+    /// `open(O_RDWR)`.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
+    /// `open(O_RDWR | O_CREAT)`.
+    fn open_or_create(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
+    /// `stat`.
+    fn kind(&self, path: &Path) -> io::Result<Kind>;
+    /// All names in a directory, in any order.
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>>;
+    /// `unlink`.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// `mkdir` of the directory and of those above it that are missing.
+    fn make_directories(&self, path: &Path) -> io::Result<()>;
+    /// `fsync` of a directory.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Takes a store's lock, which dropping gives back.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Held>, OpenError>;
+    /// Whether the file system writes changed blocks to new places.
+    fn copies_on_write(&self, path: &Path) -> io::Result<bool>;
+    /// How many threads may read at a time; 1: the caller reads alone.
+    fn readers(&self) -> usize;
+    /// `CLOCK_MONOTONIC`.
+    fn monotonic(&self) -> Nanos;
+    /// Milliseconds since 1970 UTC.
+    fn wall(&self) -> TimestampMs;
+}
+
+/// Something that is held until it is dropped.
+#[doc(hidden)]
+pub trait Held: fmt::Debug + Send + Sync {}
+
+/// An open file.
+#[doc(hidden)]
+pub trait LogFile: fmt::Debug + Send + Sync {
+    fn len(&self) -> io::Result<u64>;
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+    /// `ftruncate`.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// `fallocate` of the first `len` bytes.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+    /// `pwrite`, again after a short write.
+    fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// `pread`, again after a short read.
+    fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()>;
+    /// `fdatasync`.
+    fn sync_data(&self) -> io::Result<()>;
+    /// `fsync`.
+    fn sync_all(&self) -> io::Result<()>;
+    /// The first part of `range` that was ever written, as far as is known (`SEEK_DATA`).
+    fn next_data(&self, range: Range<u64>) -> Option<Range<u64>>;
+    /// Says that the file is read from front to back; a hint.
+    fn read_ahead(&self) {}
+    /// Makes the page cache forget what is clean; a hint.
+    fn forget_clean_pages(&self) {}
+    /// The file to map, where there is one; without it [`store`](Self::store) and
+    /// [`sync_range`](Self::sync_range) stand for a mapping's.
+    fn as_file(&self) -> Option<&File> {
+        None
+    }
+    /// A store into a shared mapping.
+    fn store(&self, _bytes: &[u8], _at: u64) {
+        unreachable!("a file of Linux is mapped")
+    }
+    /// `msync(MS_SYNC)` of a part of a shared mapping.
+    fn sync_range(&self, _range: Range<u64>) -> io::Result<()> {
+        unreachable!("a file of Linux is mapped")
+    }
+}
+
+/// Linux's files and clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linux;
+
+impl Files for Linux {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+        Ok(Arc::new(File::from(file)))
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        Ok(Arc::new(File::open(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Arc::new(file))
+    }
+
+    fn open_or_create(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(Arc::new(file))
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Kind> {
+        let found = std::fs::metadata(path)?;
+        Ok(match () {
+            () if found.is_file() => Kind::File { len: found.len() },
+            () if found.is_dir() => Kind::Directory,
+            () => Kind::Other,
+        })
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        let entry = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry?;
+            // Of the name itself: what it may be a link to is not the log's.
+            let kind = match entry.file_type()? {
+                kind if kind.is_file() => Kind::File { len: entry.metadata()?.len() },
+                kind if kind.is_dir() => Kind::Directory,
+                _ => Kind::Other,
+            };
+            Ok(Entry { name: entry.file_name(), kind })
+        };
+        std::fs::read_dir(directory)?.map(entry).collect()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn make_directories(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Held>, OpenError> {
+        Ok(Box::new(Lock::take(path.to_owned())?))
+    }
+
+    fn copies_on_write(&self, path: &Path) -> io::Result<bool> {
+        copies_on_write(path).map_err(|error| error.source.into())
+    }
+
+    fn readers(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    fn monotonic(&self) -> Nanos {
+        clock::monotonic()
+    }
+
+    fn wall(&self) -> TimestampMs {
+        clock::wall()
+    }
+}
+
+impl LogFile for File {
+    fn len(&self) -> io::Result<u64> {
+        self.metadata().map(|found| found.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        File::set_len(self, len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        Ok(retry_on_intr(|| fallocate(self, FallocateFlags::empty(), 0, len))?)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, at)
+    }
+
+    fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, out, at)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        File::sync_all(self)
+    }
+
+    fn next_data(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let [from, to] = [range.start, range.end].map(LogOffset::new);
+        let found = next_data(self, LogOffset::ZERO, from, to)?;
+        Some(found.start.get()..found.end.get())
+    }
+
+    fn read_ahead(&self) {
+        let _ = fadvise(self, 0, None, Advice::Sequential);
+    }
+
+    fn forget_clean_pages(&self) {
+        let _ = fadvise(self, 0, None, Advice::DontNeed);
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(self)
+    }
+}
+
+/// The system's number for an error.
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
