@@ -8,6 +8,7 @@ pub mod device;
 pub mod load;
 pub mod payload;
 pub mod posix;
+pub mod random;
 pub mod sim;
 pub mod vm;
 pub mod witness;
