@@ -25,6 +25,7 @@ mod error;
 mod faults;
 mod files;
 mod flush;
+mod hole;
 mod keeper;
 mod listing;
 mod log;

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use store_core::{
-    AckAt, Batch, FlushStrategy, Lane, LogOffset, Message, QueueId, TopicError, Wait, Watermarks,
+    AckAt, Batch, FlushStrategy, Lane, LogOffset, Message, PAGE_SIZE, QueueId, TopicError, Wait,
+    Watermarks,
 };
 
 use crate::append::{Appended, Queue, Queues, Sink, Tail};
@@ -442,7 +443,9 @@ fn build(
     let (sink, staged) = match options.io() {
         Io::Mapped => (Sink::Mapped(recovered.writer), None),
         Io::Positioned => {
-            let (writer, reader) = ring(options.staging_bytes, end.get())
+            // Whole pages, so that where the ring begins anew no write ends within a sector.
+            let capacity = options.staging_bytes.next_multiple_of(PAGE_SIZE);
+            let (writer, reader) = ring(capacity, end.get())
                 .map_err(|error| Error::from_std(Op::Map, directory.segments(), &error))?;
             (Sink::Staged(writer), Some(Mutex::new(reader)))
         }

@@ -12,6 +12,7 @@ use store_core::{
 use crate::append::{Appended, Queues};
 use crate::directory::Directory;
 use crate::error::{Error, Op, OpenError};
+use crate::hole::was_never_written;
 use crate::listing::list;
 use crate::map::FileWriter;
 use crate::options::LogOptions;
@@ -41,7 +42,10 @@ pub struct Recovery {
     /// Whole records among them, left over from an earlier cut that was not erased (RocketMQ does
     /// not): they are older than the last record.
     pub stale_records: u64,
-    /// Bytes among them that were copied to `commitlog/set-aside` first: left-overs, and what
+    /// Whole records among them behind a hole that a power cut left: sectors that were never written
+    /// though later ones were. No sync had covered them, so none was promised to be durable.
+    pub unsynced_records: u64,
+    /// Bytes among them that were copied to `commitlog/set-aside` first: whole records, and what
     /// should not be torn, because an earlier run had proven it durable.
     pub set_aside_bytes: u64,
     /// How often a store time lies before the previous record's.
@@ -254,6 +258,7 @@ impl Scan<'_> {
                 let cut = self.cut(torn, unclean, walker)?;
                 report.torn_bytes = cut.bytes;
                 report.stale_records = cut.stale_records;
+                report.unsynced_records = cut.unsynced_records;
                 report.set_aside_bytes = cut.set_aside_bytes;
             }
         }
@@ -317,7 +322,12 @@ impl Scan<'_> {
             && !behind.gave_up
             && last_store.is_some_and(|last| behind.latest.is_some_and(|latest| latest < last));
         let segment = &self.segments[torn.index];
-        if (behind.records > 0 && !is_stale) || behind.gave_up {
+        let is_unsynced = behind.records > 0
+            && !is_stale
+            && !behind.gave_up
+            && self.was_unsynced(torn, unclean, behind.resumes_at)?;
+        let is_known = is_stale || is_unsynced;
+        if (behind.records > 0 && !is_known) || behind.gave_up {
             return Err(behind.damage(segment, torn));
         }
         if let Some(refused) = self.understood_otherwise(torn, &cuts, walker)? {
@@ -328,15 +338,20 @@ impl Scan<'_> {
         let foreign = cuts.iter().zip(&self.segments[torn.index..]).skip(1);
         if let Some((_, segment)) = foreign.into_iter().find(|(cut, _)| cut.is_some())
             && !unclean
-            && !is_stale
+            && !is_known
         {
             return Err(OpenError::UnknownFile { path: segment.path().to_owned() });
         }
-        let is_expected = !is_stale
+        let is_expected = !is_known
             && self.proven.is_none_or(|upto| upto <= torn.at)
             && cuts.iter().skip(1).all(Option::is_none)
             && looks_torn(segment, torn)?;
-        let mut cut = Cut { stale_records: behind.records, ..Cut::default() };
+        let mut cut = Cut::default();
+        if is_unsynced {
+            cut.unsynced_records = behind.records;
+        } else {
+            cut.stale_records = behind.records;
+        }
         for (range, segment) in cuts.iter().zip(&self.segments[torn.index..]) {
             let Some((from, to)) = *range else { continue };
             if !is_expected {
@@ -353,6 +368,22 @@ impl Scan<'_> {
             remove(empty.path(), self.directory)?;
         }
         Ok(cut)
+    }
+
+    /// Whether a power cut explains a torn place that valid records lie behind: the log was in use
+    /// (so a point of ours says how far it was proven), nothing proves it up to there, and sectors
+    /// are missing. What lies behind was then covered by no sync either: a sync covers all that is
+    /// before its end.
+    fn was_unsynced(
+        &self,
+        torn: Torn,
+        unclean: bool,
+        resumes_at: Option<LogOffset>,
+    ) -> Result<bool, Error> {
+        let segment = &self.segments[torn.index];
+        let upto = resumes_at.map_or(segment.end(), |at| at.min(segment.end()));
+        let is_unproven = self.proven.is_some_and(|proven| proven <= torn.at);
+        Ok(unclean && is_unproven && was_never_written(segment, segment.start, torn.at, upto)?)
     }
 
     /// Whether the torn place or a segment behind it holds what is no torn tail though no valid
@@ -392,6 +423,7 @@ impl Scan<'_> {
 struct Cut {
     bytes: u64,
     stale_records: u64,
+    unsynced_records: u64,
     set_aside_bytes: u64,
 }
 

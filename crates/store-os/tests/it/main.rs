@@ -10,6 +10,7 @@ mod append;
 mod batch;
 mod faults;
 mod golden;
+mod hole;
 mod hostile;
 mod kill;
 mod reader;
