@@ -10,8 +10,8 @@ use crate::walk::{Source, behind};
 /// it is zero.
 ///
 /// What a segment holds before it is written is zero, and a device writes whole sectors: so does a
-/// sector look that no sync had covered when the power was cut. A flipped bit, or bytes of something
-/// else, do not. `start` is the segment's first byte, which lies on a sector's.
+/// sector look that no sync had covered when the power was cut. A flipped bit, or bytes of
+/// something else, do not. `start` is the segment's first byte, which lies on a sector's.
 pub(crate) fn was_never_written(
     source: &impl Source,
     start: LogOffset,

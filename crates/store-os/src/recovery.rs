@@ -42,8 +42,9 @@ pub struct Recovery {
     /// Whole records among them, left over from an earlier cut that was not erased (RocketMQ does
     /// not): they are older than the last record.
     pub stale_records: u64,
-    /// Whole records among them behind a hole that a power cut left: sectors that were never written
-    /// though later ones were. No sync had covered them, so none was promised to be durable.
+    /// Whole records among them behind a hole that a power cut left: sectors that were never
+    /// written though later ones were. No sync had covered them, so none was promised to be
+    /// durable.
     pub unsynced_records: u64,
     /// Bytes among them that were copied to `commitlog/set-aside` first: whole records, and what
     /// should not be torn, because an earlier run had proven it durable.

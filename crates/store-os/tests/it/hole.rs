@@ -35,8 +35,8 @@ fn sector_of_one(appended: &[Appended]) -> (usize, u64) {
         let sector = record.offset.get().next_multiple_of(512);
         (sector + 512 <= record.end().get()).then_some(sector)
     };
-    let found = appended.iter().enumerate().skip(5);
-    found.filter_map(|(index, record)| Some((index, inside(record)?))).next().unwrap()
+    let mut found = appended.iter().enumerate().skip(5);
+    found.find_map(|(index, record)| Some((index, inside(record)?))).unwrap()
 }
 
 #[test]
