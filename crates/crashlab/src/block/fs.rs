@@ -1,0 +1,280 @@
+//! File systems on an emulated disk: made, mounted and unmounted by guards.
+
+use std::ffi::{CString, OsStr};
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::disk::Server;
+use super::error::{Error, Missing, MountError};
+
+/// The file systems that a disk can be given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FsKind {
+    /// btrfs: copies on write.
+    Btrfs,
+    /// ext4: a journal of metadata, data written before.
+    Ext4,
+    /// xfs: a log of metadata.
+    Xfs,
+}
+
+impl FsKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
+
+    /// Its name to the kernel.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Btrfs => "btrfs",
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    /// The file system of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    pub(super) fn maker(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
+            Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
+            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
+        }
+    }
+
+    /// Arguments that leave nothing to be written later, and discard nothing.
+    fn maker_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Btrfs | Self::Xfs => &["-q", "-f", "-K"],
+            Self::Ext4 => {
+                &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]
+            }
+        }
+    }
+
+    /// Options without which a view cannot be mounted beside the disk it was taken of.
+    fn view_options(self) -> &'static str {
+        match self {
+            Self::Btrfs | Self::Ext4 => "",
+            Self::Xfs => "nouuid",
+        }
+    }
+}
+
+impl fmt::Display for FsKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A loop device on a file of the served directory; the kernel takes it away when nobody has it
+/// open any more (`LO_FLAGS_AUTOCLEAR`), and this is somebody.
+#[derive(Debug)]
+pub(super) struct Loop {
+    path: PathBuf,
+    /// Reads and writes go to the server as they are, instead of through another page cache.
+    pub(super) is_direct: bool,
+    _open: File,
+}
+
+impl Loop {
+    /// Attaches `file`.
+    pub(super) fn attach(file: &Path) -> Result<Self, Error> {
+        Self::attach_with(file, true).or_else(|_| Self::attach_with(file, false))
+    }
+
+    fn attach_with(file: &Path, is_direct: bool) -> Result<Self, Error> {
+        let failed = |source| Error::system("run losetup for", file, source);
+        let mut holder = Command::new("sh")
+            .args(["-c", HOLD])
+            .arg("sh")
+            .arg(file)
+            .arg(if is_direct { "on" } else { "off" })
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut line = String::new();
+        let output = holder.stdout.take().expect("piped above");
+        BufReader::new(output).read_line(&mut line).map_err(failed)?;
+        let opened = match line.trim() {
+            "" => None,
+            device => Some((PathBuf::from(device), File::open(device))),
+        };
+        // The end of its input lets the holder go.
+        let ended = holder.wait_with_output().map_err(failed)?;
+        match opened {
+            None => {
+                let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+                Err(Error::Program { name: "losetup", said })
+            }
+            Some((path, Ok(open))) => Ok(Self { path, is_direct, _open: open }),
+            Some((path, Err(source))) => Err(Error::system("open", &path, source)),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Attaches a file and takes it away again when nobody has it open, in a process that is not killed
+/// together with its parent: there is no moment at which a killed process leaves the device behind.
+const HOLD: &str = "trap '' HUP INT TERM
+device=$(losetup --find --show --sector-size 4096 --direct-io=\"$2\" \"$1\") || exit
+exec 3<\"$device\"
+losetup --detach \"$device\" || exit
+echo \"$device\"
+read -r line
+exit 0";
+
+/// A mounted file system of an emulated disk. Unmounted when dropped.
+#[derive(Debug)]
+pub struct Mounted {
+    path: PathBuf,
+    device: Loop,
+    is_mounted: bool,
+    server: Arc<Server>,
+    /// What must stay as long as it is mounted.
+    _view: Option<Arc<super::disk::ViewFile>>,
+    /// The file of the served directory under it.
+    disk: String,
+}
+
+impl Mounted {
+    /// Where it is mounted. Only threads and processes with the same
+    /// [`PrivateMounts`](super::PrivateMounts) see it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether reads and writes of the loop device pass the page cache by.
+    pub fn is_direct(&self) -> bool {
+        self.device.is_direct
+    }
+
+    /// The loop device.
+    pub fn device(&self) -> &Path {
+        self.device.path()
+    }
+
+    /// Unmounts it now.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses, because files of it are open; it is detached then, and goes when they
+    /// are closed.
+    pub fn unmount(mut self) -> Result<(), Error> {
+        self.unmount_now()
+    }
+
+    fn unmount_now(&mut self) -> Result<(), Error> {
+        if !self.is_mounted {
+            return Ok(());
+        }
+        self.is_mounted = false;
+        // Unmounting writes; a disk that is stuck would hold it for ever.
+        let _ = self.server.let_go(&self.disk);
+        let outcome = unmount(&self.path, UnmountFlags::empty()).or_else(|refused| {
+            unmount(&self.path, UnmountFlags::DETACH)?;
+            Err(refused)
+        });
+        let _ = std::fs::remove_dir(&self.path);
+        outcome.map_err(|refused| Error::system("unmount", &self.path, refused))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the kernel unmounts it with the last process that sees it.
+        let _ = self.unmount_now();
+    }
+}
+
+/// What is to be mounted where.
+pub(super) struct Mount<'a> {
+    pub(super) server: &'a Arc<Server>,
+    pub(super) disk: &'a str,
+    pub(super) kind: FsKind,
+    pub(super) options: &'a str,
+    pub(super) view: Option<Arc<super::disk::ViewFile>>,
+}
+
+impl Mount<'_> {
+    pub(super) fn mount(self, device: Loop) -> Result<Mounted, MountError> {
+        let path = self.server.mount_point(self.disk);
+        std::fs::create_dir_all(&path)
+            .map_err(|source| Error::system("create", &path, source))?;
+        let view_options = if self.view.is_some() { self.kind.view_options() } else { "" };
+        let options: Vec<_> =
+            [self.options, view_options].into_iter().filter(|part| !part.is_empty()).collect();
+        let data = CString::new(options.join(",")).map_err(|error| {
+            Error::system("mount", &path, std::io::Error::other(error))
+        })?;
+        let flags = if self.view.is_some() { MountFlags::NOATIME } else { MountFlags::empty() };
+        match mount(device.path(), &path, self.kind.name(), flags, data.as_c_str()) {
+            Ok(()) => Ok(Mounted {
+                path,
+                device,
+                is_mounted: true,
+                server: Arc::clone(self.server),
+                _view: self.view,
+                disk: self.disk.to_owned(),
+            }),
+            Err(refused) => {
+                let _ = std::fs::remove_dir(&path);
+                Err(if self.view.is_some() && !NOT_OF_THE_DISK.contains(&refused) {
+                    MountError::NotMountable { refused }
+                } else {
+                    Error::system("mount", &path, refused).into()
+                })
+            }
+        }
+    }
+}
+
+/// What a mount is refused with whatever the disk holds.
+const NOT_OF_THE_DISK: [Errno; 6] =
+    [Errno::PERM, Errno::NODEV, Errno::NOENT, Errno::BUSY, Errno::EXIST, Errno::NOTBLK];
+
+/// Makes a file system on `device`.
+pub(super) fn make(kind: FsKind, device: &Path) -> Result<(), Error> {
+    let (name, _) = kind.maker();
+    run(name, kind.maker_arguments().iter().map(OsStr::new).chain([device.as_os_str()]))
+}
+
+pub(super) fn run<'a>(
+    name: &'static str,
+    arguments: impl Iterator<Item = &'a OsStr>,
+) -> Result<(), Error> {
+    let output = Command::new(name)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| Error::system("run", Path::new(name), source))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.trim().is_empty() {
+        said = output.status.to_string();
+    }
+    Err(Error::Program { name, said })
+}
+
+/// Whether a program can be found.
+pub(super) fn program(name: &'static str, package: &'static str) -> Result<(), Missing> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
+    if found { Ok(()) } else { Err(Missing::Program { name, package }) }
+}
