@@ -6,10 +6,12 @@ fn one() {
     let private = PrivateMounts::enter().unwrap();
     let work = tempfile::tempdir().unwrap();
     let t = |s: &str| println!("{} {s}", store_os::monotonic().get() / 1000);
-    let server = ServerCommand { program: env!("CARGO_BIN_EXE_power-disk").into(), arguments: vec![] };
+    let server =
+        ServerCommand { program: env!("CARGO_BIN_EXE_power-disk").into(), arguments: vec![] };
     for kind in FsKind::ALL {
         t("start");
-        let mut disk = PowerDisk::start(&private, &server, work.path(), DiskOptions::default()).unwrap();
+        let mut disk =
+            PowerDisk::start(&private, &server, work.path(), DiskOptions::default()).unwrap();
         t("started");
         let live = disk.make_file_system(kind, "").unwrap();
         t(&format!("mounted {kind} direct {}", live.is_direct()));
@@ -24,7 +26,12 @@ fn one() {
         f.sync_data().unwrap();
         let d = disk.counters().unwrap();
         println!("writes {} flushes {}", d.writes - c.writes, d.flushes - c.flushes);
-        for t in [DiskType::SataNoPlp] { match disk.calibrate(t.timing(), live.path()) { Ok(c) => println!("{t} {c:?}"), Err(e) => println!("{t} {e}") } }
+        for t in [DiskType::SataNoPlp] {
+            match disk.calibrate(t.timing(), live.path()) {
+                Ok(c) => println!("{t} {c:?}"),
+                Err(e) => println!("{t} {e}"),
+            }
+        }
         disk.set_timing(Timing::INSTANT).unwrap();
         for seed in 0..8 {
             t("cut");
@@ -38,7 +45,8 @@ fn one() {
             println!("{:?}", view.counters());
             drop(view);
         }
-        drop(f); t("end");
+        drop(f);
+        t("end");
         live.unmount().unwrap();
         t("unmounted live");
         drop(disk);

@@ -221,9 +221,17 @@ pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
         Health::TornTail if !has_tail(survey) => (exit::OK, None),
         Health::Damaged => {
             // Segments are read one after the other while the log's end moves.
-            let why = "a process has the store open: what it wrote while this was read can look\n\
-                       damaged; look again when it is closed";
-            (exit::INVALID, survey.locked.then(|| why.to_owned()))
+            let in_use = "a process has the store open: what it wrote while this was read can look\n\
+                          damaged; look again when it is closed";
+            let crashed = "the last exit was unclean and nothing proves this part: if a power cut \
+                           left\nit, opening with Flushmark cuts it and keeps a copy; a repair \
+                           keeps all records";
+            let why = match () {
+                () if survey.locked => Some(in_use),
+                () if can_be_a_power_cuts(survey) => Some(crashed),
+                () => None,
+            };
+            (exit::INVALID, why.map(str::to_owned))
         }
         Health::TornTail if survey.abort.is_some() => {
             let why = if survey.locked {
@@ -242,6 +250,16 @@ pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
             (exit::OK, None)
         }
     }
+}
+
+/// Whether the first damage is where no sync may have come by when the power was cut.
+fn can_be_a_power_cuts(survey: &Survey) -> bool {
+    let damage = |fault: &&Fault| matches!(fault.kind, FaultKind::Damage { .. });
+    let first = survey.faults.iter().find(|fault| is_damage(fault));
+    survey.abort.is_some()
+        && first
+            .filter(damage)
+            .is_some_and(|first| survey.proven.is_some_and(|proven| proven <= first.from))
 }
 
 /// `2 faults` or the like.
@@ -275,6 +293,15 @@ mod tests {
             check(vec![fixture::damage()], abort, exit::INVALID, None);
             check(vec![fixture::torn_tail(), fixture::damage()], abort, exit::INVALID, None);
         }
+        let proven = |at| Survey {
+            faults: vec![fixture::damage()],
+            abort: Some("7".to_owned()),
+            proven: Some(LogOffset::new(at)),
+            ..fixture::sound()
+        };
+        let at = fixture::damage().from.get();
+        assert!(verdict(&proven(at)).1.is_some_and(|why| why.contains("power cut")));
+        assert_eq!(verdict(&proven(at + 1)).1, None);
         check(vec![fixture::torn_tail()], true, exit::OK, Some("unclean"));
         check(vec![fixture::torn_tail()], false, exit::INVALID, Some("no abort"));
         check(vec![fixture::stale_tail()], false, exit::OK, None);

@@ -189,8 +189,7 @@ impl CutView {
         let server = &self.file.server;
         let device = Loop::attach(&server.file(&self.file.name))?;
         let view = Some(Arc::clone(&self.file));
-        let mount =
-            Mount { server, disk: &self.file.name, kind: self.kind, options: "", view };
+        let mount = Mount { server, disk: &self.file.name, kind: self.kind, options: "", view };
         mount.mount(device)
     }
 
@@ -262,8 +261,8 @@ pub(super) struct Server {
 
 impl Server {
     fn start(command: &ServerCommand, work: &Path, options: DiskOptions) -> Result<Self, Error> {
-        let work = std::path::absolute(work)
-            .map_err(|source| Error::system("find", work, source))?;
+        let work =
+            std::path::absolute(work).map_err(|source| Error::system("find", work, source))?;
         let files = work.join(FILES);
         std::fs::create_dir_all(&files)
             .map_err(|source| Error::system("create", &files, source))?;

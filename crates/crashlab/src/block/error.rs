@@ -36,7 +36,10 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device { path, module } => {
-                write!(f, "{path} cannot be opened: run as root, and load it with modprobe {module}")
+                write!(
+                    f,
+                    "{path} cannot be opened: run as root, and load it with modprobe {module}"
+                )
             }
             Self::Privilege { refused } => write!(
                 f,
@@ -83,11 +86,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn system(
-        doing: &'static str,
-        path: &Path,
-        source: impl Into<io::Error>,
-    ) -> Self {
+    pub(super) fn system(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::System { doing, path: path.to_owned(), source: source.into() }
     }
 }

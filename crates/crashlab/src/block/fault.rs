@@ -162,8 +162,7 @@ impl Active {
     }
 
     fn fails(&mut self, asked: Asked, range: &Range<u64>) -> bool {
-        let touches =
-            |other: &Range<u64>| range.start < other.end && other.start < range.end;
+        let touches = |other: &Range<u64>| range.start < other.end && other.start < range.end;
         let struck = match asked {
             Asked::Flush => self.flush.is_some(),
             Asked::Read => self.read.as_ref().is_some_and(touches),

@@ -55,9 +55,7 @@ impl FsKind {
     fn maker_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Btrfs | Self::Xfs => &["-q", "-f", "-K"],
-            Self::Ext4 => {
-                &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]
-            }
+            Self::Ext4 => &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
         }
     }
 
@@ -213,14 +211,12 @@ pub(super) struct Mount<'a> {
 impl Mount<'_> {
     pub(super) fn mount(self, device: Loop) -> Result<Mounted, MountError> {
         let path = self.server.mount_point(self.disk);
-        std::fs::create_dir_all(&path)
-            .map_err(|source| Error::system("create", &path, source))?;
+        std::fs::create_dir_all(&path).map_err(|source| Error::system("create", &path, source))?;
         let view_options = if self.view.is_some() { self.kind.view_options() } else { "" };
         let options: Vec<_> =
             [self.options, view_options].into_iter().filter(|part| !part.is_empty()).collect();
-        let data = CString::new(options.join(",")).map_err(|error| {
-            Error::system("mount", &path, std::io::Error::other(error))
-        })?;
+        let data = CString::new(options.join(","))
+            .map_err(|error| Error::system("mount", &path, std::io::Error::other(error)))?;
         let flags = if self.view.is_some() { MountFlags::NOATIME } else { MountFlags::empty() };
         match mount(device.path(), &path, self.kind.name(), flags, data.as_c_str()) {
             Ok(()) => Ok(Mounted {

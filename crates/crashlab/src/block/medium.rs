@@ -177,8 +177,12 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
         }
         let here = offset + store_core::length_u64(at);
         let within = usize::try_from(here % unit_bytes()).expect("less than a unit");
-        let piece =
-            Piece { unit: here / unit_bytes(), within, at, len: (UNIT_BYTES - within).min(len - at) };
+        let piece = Piece {
+            unit: here / unit_bytes(),
+            within,
+            at,
+            len: (UNIT_BYTES - within).min(len - at),
+        };
         at += piece.len;
         Some(piece)
     })

@@ -133,9 +133,7 @@ mod tests {
             Request::Quit,
             Request::Timing { disk: disk(), timing: DiskType::Hdd7200.timing() },
         ];
-        requests.extend(
-            KEEPS.map(|(_, keep)| Request::Cut { disk: disk(), keep, seed: u64::MAX }),
-        );
+        requests.extend(KEEPS.map(|(_, keep)| Request::Cut { disk: disk(), keep, seed: u64::MAX }));
         for request in requests {
             assert_eq!(Request::parse(&request.to_string()), Some(request));
         }

@@ -326,13 +326,7 @@ impl Filesystem for Served {
         }
     }
 
-    fn getattr(
-        &self,
-        _: &fuser::Request,
-        file: INodeNo,
-        _: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
+    fn getattr(&self, _: &fuser::Request, file: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.attr(file) {
             Some(attr) => reply.attr(&KEPT, &attr),
             None => reply.error(Errno::ENOENT),
@@ -387,14 +381,7 @@ impl Filesystem for Served {
         }
     }
 
-    fn fsync(
-        &self,
-        _: &fuser::Request,
-        file: INodeNo,
-        _: FileHandle,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsync(&self, _: &fuser::Request, file: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         match self.0.get(file).ok_or(Failed).and_then(|disk| disk.flush()) {
             Ok(()) => reply.ok(),
             Err(Failed) => reply.error(Errno::EIO),
