@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, fadvise, fallocate};
-use rustix::io::{Errno, retry_on_intr};
-use store_core::{LogOffset, Nanos, TimestampMs};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
+use store_core::{LogOffset, Nanos, PAGE_SIZE, TimestampMs};
 
 use crate::clock;
 use crate::directory::{Lock, copies_on_write};
@@ -100,6 +100,10 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     fn read_ahead(&self) {}
     /// Makes the page cache forget what is clean; a hint.
     fn forget_clean_pages(&self) {}
+    /// The first page of `range` that the page cache holds, as far as can be told.
+    fn first_cached(&self, _range: Range<u64>) -> Option<u64> {
+        None
+    }
     /// The file to map, where there is one; without it [`store`](Self::store) and
     /// [`sync_range`](Self::sync_range) stand for a mapping's.
     fn as_file(&self) -> Option<&File> {
@@ -238,6 +242,23 @@ impl LogFile for File {
 
     fn forget_clean_pages(&self) {
         let _ = fadvise(self, 0, None, Advice::DontNeed);
+    }
+
+    fn first_cached(&self, range: Range<u64>) -> Option<u64> {
+        let mut at = range.start;
+        while let Some(data) = LogFile::next_data(self, at..range.end) {
+            at = data.start / PAGE_SIZE * PAGE_SIZE;
+            while at < data.end {
+                // Anything but a byte: not cached, or the file system cannot tell.
+                if preadv2(self, &mut [IoSliceMut::new(&mut [0])], at, ReadWriteFlags::NOWAIT)
+                    == Ok(1)
+                {
+                    return Some(at.max(range.start));
+                }
+                at += PAGE_SIZE;
+            }
+        }
+        None
     }
 
     fn as_file(&self) -> Option<&File> {

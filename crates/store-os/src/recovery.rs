@@ -114,13 +114,16 @@ pub(crate) fn recover(
         tally: Tally::behind(known.and_then(|known| known.last)),
         segments: Vec::new(),
         torn: None,
+        cached: Vec::new(),
     };
     for (start, path) in names.iter().take_while(|(start, _)| segment_end(*start, options) <= from)
     {
         scan.segments.push(Segment::unopened(path, *start, options));
     }
     let rest = &names[scan.segments.len()..];
-    match scan_segments(rest, from, options, |scanned| scan.take(scanned)) {
+    // What an owner closed was synced by it.
+    let unproven_from = directory.was_abandoned().then(|| proven.unwrap_or(start));
+    match scan_segments(rest, from, options, unproven_from, |scanned| scan.take(scanned)) {
         Ok(()) => scan.finish(start, from, &empty, &mut walker),
         Err(error) => {
             if error == OpenError::Interrupted {
@@ -162,13 +165,16 @@ struct Scan<'a> {
     tally: Tally,
     segments: Vec<Segment>,
     torn: Option<Torn>,
+    /// Segments, counted from the log's first, that the page cache still holds from a place on.
+    cached: Vec<(usize, LogOffset)>,
 }
 
 impl Scan<'_> {
     /// Takes the next segment.
     fn take(&mut self, scanned: Scanned) -> Result<(), OpenError> {
-        let Scanned { segment, walked, tally } = scanned;
+        let Scanned { segment, walked, tally, cached_from } = scanned;
         let end = segment.end();
+        self.cached.extend(cached_from.map(|from| (self.segments.len(), from)));
         let path = segment.path().to_owned();
         self.segments.push(segment);
         self.retire_oldest();
@@ -266,6 +272,7 @@ impl Scan<'_> {
         for path in empty {
             remove(path, self.directory)?;
         }
+        self.write_again(report.end)?;
         let now = self.directory.files().wall();
         let Self { options, tally, mut segments, points, .. } = self;
         let mut recovered = Recovered {
@@ -289,6 +296,27 @@ impl Scan<'_> {
         }
         recovered.segments = segments.into_iter().map(Arc::new).collect();
         Ok(recovered)
+    }
+
+    /// Writes again what was read from the page cache and not from the device, and syncs it: after a
+    /// failed sync the cache can hold as clean what the device does not have.
+    fn write_again(&self, end: LogOffset) -> Result<(), Error> {
+        let mut window = vec![0; if self.cached.is_empty() { 0 } else { WINDOW }];
+        for (index, from) in &self.cached {
+            let Some(segment) = self.segments.get(*index) else { continue };
+            let (segment, to) = (segment.opened()?, end.min(segment.end()));
+            let mut at = *from;
+            while at < to {
+                let len = usize::try_from(to.since(at)).unwrap_or(WINDOW).min(WINDOW);
+                segment.read(&mut window[..len], at)?;
+                segment.write(&window[..len], at)?;
+                at = behind(at, store_core::length_u64(len));
+            }
+            if *from < to {
+                segment.sync(*from, to)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes sure that no segment is missing at the end of what an earlier run had proven.
@@ -554,7 +582,7 @@ fn remove(path: &Path, directory: &Directory) -> Result<(), Error> {
 const MAGIC: std::ops::Range<usize> = 4..8;
 /// Segments whose descriptors stay open behind the scan.
 const OPEN_SEGMENTS: usize = 8;
-/// How much is overwritten at a time.
+/// How much is written at a time.
 const WINDOW: usize = 1 << 20;
 /// How often a long scan keeps how far it came.
 const SAVE_EACH: Nanos = Nanos::new(5_000_000_000);

@@ -254,6 +254,16 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// The first place of `from..` that the page cache still holds: what was read there need not be
+    /// on the device.
+    pub(crate) fn first_cached(&self, from: LogOffset) -> Option<LogOffset> {
+        let range = from.since(self.start)..self.size.bytes();
+        let found = self.file.as_ref()?.first_cached(range)?;
+        Some(behind(self.start, found))
+    }
+}
+
 impl Source for Segment {
     fn read(&self, out: &mut [u8], at: LogOffset) -> Result<(), Error> {
         Self::read(self, out, at)

@@ -42,6 +42,8 @@ pub(crate) struct Scanned {
     pub(crate) segment: Segment,
     pub(crate) walked: Walked,
     pub(crate) tally: Tally,
+    /// From where on the page cache could not be made to forget it, if that was asked for.
+    pub(crate) cached_from: Option<LogOffset>,
 }
 
 /// What was counted on a way through records.
@@ -131,17 +133,20 @@ impl Tally {
 ///
 /// A segment begins with a record at its first byte, so each is a job of its own. It is synced
 /// before it is read, and its clean pages forgotten: what the page cache holds after a failed sync
-/// is not what the device has.
+/// is not what the device has. Of what lies behind `unproven_from`, is looked at what it kept all
+/// the same.
 pub(crate) fn scan_segments(
     names: &[(LogOffset, PathBuf)],
     from: LogOffset,
     options: &LogOptions,
+    unproven_from: Option<LogOffset>,
     mut took: impl FnMut(Scanned) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
     let size = options.segment_size.bytes();
     let first = names.first().map_or(from, |(start, _)| from.max(*start));
     let end = names.last().map_or(first, |(start, _)| LogOffset::new(start.get() + size));
-    let shared = Progress { total_bytes: end.since(first), ..Progress::new(options) };
+    let total_bytes = end.since(first);
+    let shared = Progress { unproven_from, total_bytes, ..Progress::new(options) };
     let next = AtomicUsize::new(0);
     let threads = options.files().readers().min(names.len());
     if threads <= 1 {
@@ -226,6 +231,7 @@ fn in_order(
 /// What the scanning threads share.
 struct Progress<'a> {
     options: &'a LogOptions,
+    unproven_from: Option<LogOffset>,
     total_bytes: u64,
     scanned_bytes: AtomicU64,
     records: AtomicU64,
@@ -237,6 +243,7 @@ impl<'a> Progress<'a> {
     fn new(options: &'a LogOptions) -> Self {
         Self {
             options,
+            unproven_from: None,
             total_bytes: 0,
             scanned_bytes: AtomicU64::new(0),
             records: AtomicU64::new(0),
@@ -259,6 +266,8 @@ impl<'a> Progress<'a> {
         let segment = Segment::sealed(path, start, self.options)?;
         segment.sync(segment.start, segment.end())?;
         segment.forget_clean_pages();
+        let unproven = self.unproven_from.map(|from| from.clamp(segment.start, segment.end()));
+        let cached_from = unproven.and_then(|from| segment.first_cached(from));
         segment.read_ahead();
         walker.forget();
         let from = from.max(start);
@@ -276,9 +285,10 @@ impl<'a> Progress<'a> {
         })?;
         let rest = segment.end().since(told.0);
         if self.tell(rest, tally.records - told.1).is_break() {
-            return Ok(Scanned { walked: Walked::Stopped { at: from }, segment, tally });
+            let ended = Walked::Stopped { at: from };
+            return Ok(Scanned { segment, walked: ended, tally, cached_from });
         }
-        Ok(Scanned { segment, walked: ended, tally })
+        Ok(Scanned { segment, walked: ended, tally, cached_from })
     }
 
     fn tell(&self, bytes: u64, records: u64) -> ControlFlow<()> {

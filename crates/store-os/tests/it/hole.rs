@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use store_core::QueueOffset;
-use store_os::{Appended, OpenError};
+use store_os::{Appended, Call, Op, OpenError};
 
 use crate::stores::{KIND, SEGMENT, files, flip, patch, segment};
-use crate::support::{Kind, body, put, queue, read_all, small};
+use crate::support::{Injector, Kind, body, put, queue, read_all, small, with_faults};
 
 /// A log that was left without closing, and whose recovery point proves nothing but its beginning.
 fn unproven(root: &Path, count: u64) -> Vec<Appended> {
@@ -132,4 +133,21 @@ fn a_recovery_point_is_there_before_the_first_append() {
         assert!(!points(root.path()).is_empty(), "{kind:?}");
         log.abandon();
     }
+}
+
+#[test]
+fn what_the_page_cache_does_not_forget_is_written_again() {
+    let root = tempfile::tempdir().unwrap();
+    unproven(root.path(), 20);
+    // Locked pages stay cached: after a failed sync they could hold what the device does not have.
+    let file = fs::File::open(segment(root.path(), 0)).unwrap();
+    let map = memmap2::MmapOptions::new().map_raw_read_only(&file).unwrap();
+    map.lock().unwrap();
+    let injector = Injector::new();
+    injector.fail(Call::Write, Errno::IO);
+    let options = with_faults(small(), &injector);
+    let refused = KIND.try_open(root.path(), options).map(|_| ()).unwrap_err();
+    assert!(matches!(&refused, OpenError::System(error) if error.op == Op::Write), "{refused:?}");
+    let log = KIND.open(root.path(), small());
+    assert_eq!(read_all(&log).len(), 20);
 }
