@@ -1,55 +1,46 @@
 //! tmp
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 use crashlab::block::*;
+use crashlab::load::*;
+use crashlab::payload::Shape;
+use crashlab::witness::Witness;
+use std::sync::Arc;
+use std::time::Duration;
 #[test]
 fn one() {
     let private = PrivateMounts::enter().unwrap();
     let work = tempfile::tempdir().unwrap();
-    let t = |s: &str| println!("{} {s}", store_os::monotonic().get() / 1000);
-    let server =
-        ServerCommand { program: env!("CARGO_BIN_EXE_power-disk").into(), arguments: vec![] };
-    for kind in FsKind::ALL {
-        t("start");
-        let mut disk =
-            PowerDisk::start(&private, &server, work.path(), DiskOptions::default()).unwrap();
-        t("started");
-        let live = disk.make_file_system(kind, "").unwrap();
-        t(&format!("mounted {kind} direct {}", live.is_direct()));
-        println!("{:?}", disk.counters().unwrap());
-        let p = live.path().join("f");
-        std::fs::write(&p, vec![1_u8; 1 << 20]).unwrap();
-        let f = std::fs::File::options().write(true).open(&p).unwrap();
-        f.sync_all().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        let c = disk.counters().unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&f, &[2; 512], 4096).unwrap();
-        f.sync_data().unwrap();
-        let d = disk.counters().unwrap();
-        println!("writes {} flushes {}", d.writes - c.writes, d.flushes - c.flushes);
-        for t in [DiskType::SataNoPlp] {
-            match disk.calibrate(t.timing(), live.path()) {
-                Ok(c) => println!("{t} {c:?}"),
-                Err(e) => println!("{t} {e}"),
+    let t = || store_os::monotonic().get() / 1000;
+    let server = ServerCommand { program: env!("CARGO_BIN_EXE_power-disk").into(), arguments: vec![] };
+    let ms = Duration::from_millis;
+    let cases = [(Strategy::GroupCommit, ""), (Strategy::FlushRealtime { interval: ms(20) }, ""), (Strategy::CommitRealtime { commit: ms(5), interval: ms(20) }, ""),
+        (Strategy::Lying(Lie::AckBeforeSync), ""), (Strategy::Lying(Lie::SyncFileRange), ""), (Strategy::GroupCommit, "nobarrier")];
+    for kind in FsKind::ALL { for (strategy, options) in cases {
+        if kind != FsKind::Ext4 && !options.is_empty() { continue; }
+        let mut disk = PowerDisk::start(&private, &server, work.path(), DiskOptions::default()).unwrap();
+        let live = disk.make_file_system(kind, options).unwrap();
+        let witness = Arc::new(Witness::new(Shape { seed: 1, producers: 4, min_body: 100, max_body: 900 }));
+        let load = Load::start(&live.path().join("log"), strategy, witness, LoadOptions { messages_per_s: Some(2000), ..LoadOptions::default() }).unwrap();
+        let t0 = t();
+        let (mut violations, mut lost, mut torn, mut unmountable, mut damage, mut unsynced) = (0, 0, 0, 0, 0, 0);
+        for seed in 0..20 {
+            std::thread::sleep(ms(5 + seed % 7));
+            let before = load.look();
+            let keep = [Keep::Random, Keep::None, Keep::Prefix, Keep::AllButOne, Keep::All, Keep::OnlyOne][usize::try_from(seed % 6).unwrap()];
+            let view = disk.cut(keep, seed).unwrap();
+            let after = load.seen();
+            let mounted = match view.mount() { Ok(m) => m, Err(e) => { println!("{e}"); unmountable += 1; continue } };
+            match load.judge(&mounted.path().join("log"), &before, &after) {
+                Ok(j) => { violations += j.verdict.violations.len(); lost += u64::from(j.verdict.lost_acked > 0); torn += u64::from(j.recovery.torn_bytes > 0); unsynced += u64::from(j.recovery.unsynced_records > 0);
+                   if let Some(v) = j.verdict.violations.first() { println!("{keep:?} {v} of {}", before.seen.acked_records()); } }
+                Err(e) => { println!("{e}"); damage += 1; }
             }
+            mounted.unmount().unwrap();
         }
-        disk.set_timing(Timing::INSTANT).unwrap();
-        for seed in 0..8 {
-            t("cut");
-            let view = disk.cut(Keep::Random, seed).unwrap();
-            t("mount");
-            let m = view.mount().unwrap();
-            t("mounted");
-            println!("{:?}", std::fs::read(m.path().join("f")).unwrap()[4096]);
-            m.unmount().unwrap();
-            t("unmounted");
-            println!("{:?}", view.counters());
-            drop(view);
-        }
-        drop(f);
-        t("end");
+        let el = t() - t0;
+        let stopped = load.stop();
+        println!("{kind} {} {options}: {} ms, acked {} violations {violations} lost {lost} torn {torn} unsynced {unsynced} unmountable {unmountable} damage {damage} {:?} {:?}", strategy.name(), el/1000, stopped.seen.acked_records(), stopped.failures, stopped.closed);
+        println!("{:?}", disk.counters().unwrap());
         live.unmount().unwrap();
-        t("unmounted live");
-        drop(disk);
-        t("dropped");
-    }
+    }}
 }

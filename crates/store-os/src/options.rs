@@ -85,6 +85,11 @@ impl Platform {
     pub fn new(files: Arc<dyn Files>) -> Self {
         Self(files)
     }
+
+    /// What it stands on, to be wrapped.
+    pub fn files(&self) -> Arc<dyn Files> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl Default for Platform {

@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -183,13 +185,23 @@ impl Mounted {
         self.is_mounted = false;
         // Unmounting writes; a disk that is stuck would hold it for ever.
         let _ = self.server.let_go(&self.disk);
-        let outcome = unmount(&self.path, UnmountFlags::empty()).or_else(|refused| {
-            unmount(&self.path, UnmountFlags::DETACH)?;
-            Err(refused)
-        });
+        let outcome = unmount_patiently(&self.path);
         let _ = std::fs::remove_dir(&self.path);
         outcome.map_err(|refused| Error::system("unmount", &self.path, refused))
     }
+}
+
+/// Unmounts; what stays busy is detached, and goes with the last that uses it.
+fn unmount_patiently(path: &Path) -> rustix::io::Result<()> {
+    for _ in 0..BUSY_CHECKS {
+        match unmount(path, UnmountFlags::empty()) {
+            // A process that is being started has all our files open until it runs its program.
+            Err(Errno::BUSY) => thread::park_timeout(BUSY_CHECK_EVERY),
+            outcome => return outcome,
+        }
+    }
+    unmount(path, UnmountFlags::DETACH)?;
+    Err(Errno::BUSY)
 }
 
 impl Drop for Mounted {
@@ -238,6 +250,9 @@ impl Mount<'_> {
         }
     }
 }
+
+const BUSY_CHECKS: u32 = 100;
+const BUSY_CHECK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a mount is refused with whatever the disk holds.
 const NOT_OF_THE_DISK: [Errno; 6] =
