@@ -3,8 +3,9 @@
 //! Everything that is kept is cut into units, and of each unit its versions are known
 //! since it was last durable. A device, and a page cache, are coherent: a power cut leaves one of
 //! them, of each unit another, and not any mixture of the writes. [`Device`] does so for the blocks
-//! of a disk.
+//! of a disk, [`files`] for names, lengths and bytes of files.
 
+pub mod files;
 mod image;
 mod versions;
 
@@ -142,7 +143,7 @@ impl Device {
 
     /// A state that a power cut may leave now. The same `seed` gives the same again.
     pub fn cut(&self, keep: Keep, seed: u64) -> Image {
-        let mut choice = Choice::new(keep, seed, self.cached.values().map(Versions::positions));
+        let mut choice = Choice::new(keep, seed, self.cached.values().map(Versions::numbers));
         let mut image = self.durable.clone();
         for (unit, versions) in &self.cached {
             image.set(*unit, choice.pick(versions).clone());

@@ -33,13 +33,18 @@ impl Keep {
 #[derive(Clone, Debug)]
 pub(crate) struct Versions<T> {
     durable: T,
-    since: Vec<(u64, T)>,
+    /// The numbers of the changes, and what each of them made of it.
+    numbers: Vec<u64>,
+    since: Vec<T>,
+    /// What came at or before this number is no longer on its way to the device: writing it back
+    /// failed.
+    lost: u64,
 }
 
 impl<T> Versions<T> {
     /// A thing without changes.
     pub(crate) fn new(durable: T) -> Self {
-        Self { durable, since: Vec::new() }
+        Self { durable, numbers: Vec::new(), since: Vec::new(), lost: 0 }
     }
 
     /// What a power cut leaves for sure, if nothing since.
@@ -49,7 +54,7 @@ impl<T> Versions<T> {
 
     /// What the running system sees.
     pub(crate) fn latest(&self) -> &T {
-        self.since.last().map_or(&self.durable, |(_, value)| value)
+        self.since.last().unwrap_or(&self.durable)
     }
 
     /// Whether a cut can leave only one state.
@@ -58,29 +63,56 @@ impl<T> Versions<T> {
     }
 
     /// The numbers of the changes since it was durable.
-    pub(crate) fn positions(&self) -> Positions<'_, T> {
-        Positions(&self.since)
+    pub(crate) fn numbers(&self) -> &[u64] {
+        &self.numbers
     }
 
     /// Change number `at` made it `value`.
     pub(crate) fn push(&mut self, at: u64, value: T) {
-        self.since.push((at, value));
+        self.numbers.push(at);
+        self.since.push(value);
     }
 
     /// Changes every version alike.
     pub(crate) fn change_all(&mut self, change: impl Fn(&T) -> T) {
         self.durable = change(&self.durable);
-        for (_, value) in &mut self.since {
+        for value in &mut self.since {
             *value = change(value);
         }
     }
 
     /// A flush covers the changes up to number `upto`; whether one became durable.
     pub(crate) fn settle(&mut self, upto: u64) -> bool {
-        let covered = self.since.partition_point(|(at, _)| *at <= upto);
-        let Some((_, value)) = self.since.drain(..covered).next_back() else { return false };
-        self.durable = value;
+        let covered = self.numbers.partition_point(|at| *at <= upto);
+        // Of what is lost the flush knows nothing.
+        if covered == 0 || self.numbers[covered - 1] <= self.lost {
+            return false;
+        }
+        self.numbers.drain(..covered);
+        if let Some(value) = self.since.drain(..covered).next_back() {
+            self.durable = value;
+        }
         true
+    }
+
+    /// Writing back the changes up to number `upto` failed: the device may have any of them, and no
+    /// later flush covers them.
+    pub(crate) fn lose(&mut self, upto: u64) {
+        self.lost = self.lost.max(upto);
+    }
+
+    /// Whether its newest change was lost and is on no way to the device.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.numbers.last().is_some_and(|at| *at <= self.lost)
+    }
+
+    /// It is what the device holds: the version with this index, the durable one first.
+    pub(crate) fn decide(&mut self, index: usize) {
+        self.numbers.clear();
+        let since = self.since.drain(..);
+        if let Some(value) = index.checked_sub(1).and_then(|last| since.into_iter().nth(last)) {
+            self.durable = value;
+        }
     }
 
     /// How many states a cut can leave.
@@ -89,30 +121,8 @@ impl<T> Versions<T> {
     }
 
     fn last_where(&self, is_kept: impl Fn(u64) -> bool) -> &T {
-        let kept = self.since.iter().rfind(|(at, _)| is_kept(*at));
-        kept.map_or(&self.durable, |(_, value)| value)
-    }
-}
-
-/// The numbers of a thing's changes.
-#[derive(Debug)]
-pub(crate) struct Positions<'a, T>(&'a [(u64, T)]);
-
-/// What [`Choice`] asks of things of any kind.
-pub(crate) trait Changes {
-    /// How many changes there are; at least one.
-    fn count(&self) -> usize;
-    /// The number of one of them.
-    fn number(&self, index: usize) -> u64;
-}
-
-impl<T> Changes for Positions<'_, T> {
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    fn number(&self, index: usize) -> u64 {
-        self.0[index].0
+        let kept = self.numbers.iter().rposition(|at| is_kept(*at));
+        kept.map_or(&self.durable, |index| &self.since[index])
     }
 }
 
@@ -139,22 +149,22 @@ enum Rule {
 }
 
 impl Choice {
-    /// A choice among `things`, of which only those that changed are given; they must be picked
-    /// from in the same order.
-    pub(crate) fn new<C: Changes>(
+    /// A choice among things of which these are the changes' numbers. Only those that changed count;
+    /// they must be picked from in the same order.
+    pub(crate) fn new<'a>(
         keep: Keep,
         seed: u64,
-        things: impl Iterator<Item = C> + Clone,
+        things: impl Iterator<Item = &'a [u64]> + Clone,
     ) -> Self {
         let mut random = Random::new(seed);
         let rule = Self::rule(keep, &mut random, things);
         Self { random, rule, picked: 0 }
     }
 
-    fn rule<C: Changes>(
+    fn rule<'a>(
         keep: Keep,
         random: &mut Random,
-        things: impl Iterator<Item = C> + Clone,
+        mut things: impl Iterator<Item = &'a [u64]> + Clone,
     ) -> Rule {
         match keep {
             Keep::All => return Rule::Latest,
@@ -168,8 +178,8 @@ impl Choice {
         }
         let index = random.index(things.clone().count());
         let by_thing = random.chance(500);
-        let Some(thing) = things.into_iter().nth(index) else { return Rule::Durable };
-        let number = thing.number(random.index(thing.count()));
+        let Some(numbers) = things.nth(index) else { return Rule::Durable };
+        let number = *random.pick(numbers);
         match (keep, by_thing) {
             (Keep::AllButOne, true) => Rule::AllButThing(index),
             (Keep::AllButOne, false) => Rule::AllButChange(number),
@@ -188,7 +198,7 @@ impl Choice {
             Rule::Any(newest) => {
                 if !self.random.chance(newest) {
                     let index = self.random.index(of.count()).checked_sub(1);
-                    return index.map_or(&of.durable, |index| &of.since[index].1);
+                    return index.map_or(&of.durable, |index| &of.since[index]);
                 }
                 true
             }
@@ -203,8 +213,8 @@ impl Choice {
 }
 
 /// From the lowest change's number to behind the highest's; empty at zero without changes.
-fn span<C: Changes>(things: impl Iterator<Item = C>) -> Range<u64> {
-    let numbers = things.map(|thing| (thing.number(0), thing.number(thing.count() - 1)));
-    let whole = numbers.reduce(|whole, one| (whole.0.min(one.0), whole.1.max(one.1)));
+fn span<'a>(things: impl Iterator<Item = &'a [u64]>) -> Range<u64> {
+    let spans = things.filter_map(|numbers| Some((*numbers.first()?, *numbers.last()?)));
+    let whole = spans.reduce(|whole, one| (whole.0.min(one.0), whole.1.max(one.1)));
     whole.map_or(0..0, |(first, last)| first..last + 1)
 }
