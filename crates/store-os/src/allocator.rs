@@ -1,11 +1,13 @@
 //! The thread that makes the next segment ready before the log needs it.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use store_core::LogOffset;
+use store_core::{LogOffset, SegmentName};
 
 use crate::append::Ready;
+use crate::error::{Error, Op};
 use crate::segment::Segment;
 use crate::shared::Shared;
 
@@ -42,7 +44,9 @@ impl Shared {
     }
 
     fn deliver(&self, start: LogOffset) {
-        let made = Segment::create(self.directory.segments(), start, &self.options, &self.stop);
+        let made = self.clear_away(start).and_then(|()| {
+            Segment::create(self.directory.segments(), start, &self.options, &self.stop)
+        });
         let mut tail = self.tail();
         tail.attempts += 1;
         match made {
@@ -51,9 +55,30 @@ impl Shared {
                 tail.made += 1;
                 tail.refused = None;
             }
-            Err(error) => tail.refused = Some(error),
+            Err(error) => {
+                tail.has_litter |= !matches!(error.op, Op::Create);
+                tail.refused = Some(error.wanting(self.options.segment_size.bytes()));
+            }
         }
         drop(tail);
         self.room.notify_all();
+    }
+
+    /// Removes what an earlier attempt could not remove itself, because the disk had become
+    /// read-only.
+    fn clear_away(&self, start: LogOffset) -> Result<(), Error> {
+        if !self.tail().has_litter {
+            return Ok(());
+        }
+        let path = self.directory.segments().join(SegmentName::new(start).as_str());
+        match self.directory.files().remove(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Error::from_std(Op::Remove, &path, &error))
+            }
+            _ => {
+                self.tail().has_litter = false;
+                Ok(())
+            }
+        }
     }
 }

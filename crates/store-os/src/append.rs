@@ -152,6 +152,8 @@ pub(crate) struct Tail {
     pub(crate) made: u64,
     /// How the last of them failed, if it did.
     pub(crate) refused: Option<Error>,
+    /// Whether one of them may have left a file behind.
+    pub(crate) has_litter: bool,
     pub(crate) sink: Sink,
     pub(crate) last_store: TimestampMs,
     pub(crate) closed: bool,

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -33,8 +33,10 @@ impl Directory {
         let root =
             &std::path::absolute(root).map_err(|error| Error::from_std(Op::Open, root, &error))?;
         let segments = root.join(SEGMENTS);
+        // A file system that was shut down says of all names that they exist, but not what stands there.
         files
             .make_directories(&segments)
+            .map_err(|error| files.kind(&segments).err().unwrap_or(error))
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
         let lock = files.lock(&root.join(LOCK))?;
         // Each time, because a crash may have come between making a directory and syncing it.
@@ -75,12 +77,10 @@ impl Directory {
     pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
         let path = self.root.join(ABORT);
         let pid = std::process::id().to_string();
-        let write = || {
-            let file = self.files().open_or_create(&path)?;
-            file.set_len(0)?;
-            file.write_all_at(pid.as_bytes(), 0)
-        };
-        write().map_err(|error| Error::from_std(Op::Create, &path, &error))?;
+        let failed = |error: &std::io::Error| Error::from_std(Op::Create, &path, error);
+        let file = self.files().open_or_create(&path).map_err(|error| failed(&error))?;
+        let write = || file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+        unless_full(write().map_err(|error| failed(&error)))?;
         sync_directory_of(self.files(), &self.root)
     }
 
@@ -145,14 +145,29 @@ impl Lock {
             Err(Errno::AGAIN | Errno::ACCESS) => return Err(OpenError::Locked { path }),
             Err(errno) => return Err(Error::new(Op::Lock, &path, errno).into()),
         }
-        file.write_all(b"lock").map_err(|error| failed(Op::Write, &error))?;
-        file.sync_all().map_err(|error| failed(Op::Sync, &error))?;
+        unless_full(sign(&mut file).map_err(|error| failed(Op::Write, &error)))?;
         let found = file.metadata().map_err(|error| failed(Op::Open, &error))?;
         let identity = (found.dev(), found.ino());
         owned.insert(identity);
         drop(owned);
         Ok(Self { identity, file: Some(file) })
     }
+}
+
+/// Writes what RocketMQ writes into the lock file, where it does not stand yet.
+fn sign(file: &mut File) -> std::io::Result<()> {
+    let mut found = Vec::new();
+    file.take(SMALL).read_to_end(&mut found)?;
+    if found == SIGNATURE {
+        return Ok(());
+    }
+    file.write_all_at(SIGNATURE, 0)?;
+    file.sync_all()
+}
+
+/// What stands in `lock` and `abort` nobody reads, so a full disk is no reason not to open a log.
+fn unless_full(written: Result<(), Error>) -> Result<(), Error> {
+    written.or_else(|error| if error.is_out_of_space() { Ok(()) } else { Err(error) })
 }
 
 impl Held for Lock {}
@@ -219,6 +234,7 @@ pub(crate) const SEGMENTS: &str = "commitlog";
 /// The file that says that a log is in use or was left without closing.
 pub(crate) const ABORT: &str = "abort";
 const LOCK: &str = "lock";
+const SIGNATURE: &[u8] = b"lock";
 /// What is read of a small file: RocketMQ's `checkpoint` has as much.
 const SMALL: u64 = 4096;
 

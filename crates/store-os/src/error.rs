@@ -10,9 +10,10 @@ use store_core::{BatchError, EncodeError, LogOffset, RecordTooLarge};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Op {
-    /// Reserving a segment's space: `fallocate`, or writing zeroes.
+    /// Getting space: for a segment by `fallocate` or writing zeroes, or, where the file system
+    /// has to find new blocks for it, for a write.
     Allocate {
-        /// The segment's size in bytes.
+        /// How much, in bytes: the segment's size, or the write's.
         bytes: u64,
     },
     /// Making a directory or file.
@@ -82,6 +83,16 @@ impl Error {
 
     pub(crate) fn from_std(op: Op, path: &Path, error: &std::io::Error) -> Self {
         Self::new(op, path, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
+    /// Whether the disk is full, or a quota of it is used up: `ENOSPC`, `EDQUOT`.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self.source, Errno::NOSPC | Errno::DQUOT)
+    }
+
+    /// The same; if it is for want of space, it says for how much, whatever call found out.
+    pub(crate) fn wanting(self, bytes: u64) -> Self {
+        if self.is_out_of_space() { Self { op: Op::Allocate { bytes }, ..self } } else { self }
     }
 }
 
@@ -437,7 +448,9 @@ impl fmt::Display for CloseError {
             Self::Poisoned { flushed, wrote, poison } => {
                 write!(f, "log offsets {flushed} to {wrote} may be lost: {poison}")
             }
-            Self::System(error) => error.fmt(f),
+            Self::System(error) => {
+                write!(f, "everything is durable, but the log is not marked as closed: {error}")
+            }
             Self::Unflushed { flushed, wrote } => {
                 write!(f, "log offsets {flushed} to {wrote} were not flushed by the strategy")
             }

@@ -464,6 +464,7 @@ fn build(
         attempts: 0,
         made: 0,
         refused: None,
+        has_litter: false,
         sink,
         last_store: recovered.last_store,
         closed: false,
