@@ -4,11 +4,14 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, fadvise, fallocate};
+use rustix::fs::{
+    Advice, FallocateFlags, IFlags, Mode, OFlags, fadvise, fallocate, ioctl_getflags,
+    ioctl_setflags,
+};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 use store_core::{LogOffset, Nanos, PAGE_SIZE, TimestampMs};
 
@@ -86,6 +89,17 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// `fallocate` of the first `len` bytes.
     fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Bytes that are allocated (`st_blocks`).
+    fn allocated(&self) -> io::Result<u64> {
+        self.len()
+    }
+    /// Asks that blocks be changed where they are, also where the file system copies on write:
+    /// `FS_NOCOW_FL`, of an empty file; a hint.
+    fn write_in_place(&self) {}
+    /// Whether the file still has a name (`st_nlink`).
+    fn is_named(&self) -> io::Result<bool> {
+        Ok(true)
+    }
     /// `pwrite`, again after a short write.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
     /// `pread`, again after a short read.
@@ -212,6 +226,20 @@ impl LogFile for File {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         Ok(retry_on_intr(|| fallocate(self, FallocateFlags::empty(), 0, len))?)
+    }
+
+    fn allocated(&self) -> io::Result<u64> {
+        self.metadata().map(|found| found.blocks() * 512)
+    }
+
+    fn write_in_place(&self) {
+        if let Ok(flags) = ioctl_getflags(self) {
+            let _ = ioctl_setflags(self, flags | IFlags::NOCOW);
+        }
+    }
+
+    fn is_named(&self) -> io::Result<bool> {
+        self.metadata().map(|found| found.nlink() > 0)
     }
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {

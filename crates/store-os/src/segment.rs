@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
-use store_core::{LogOffset, SegmentName, SegmentSize};
+use store_core::{LogOffset, SegmentName, SegmentSize, length_u64};
 
 use crate::directory::sync_directory_of;
 use crate::error::{Error, Op};
@@ -66,6 +66,7 @@ impl Segment {
         let size = options.segment_size;
         let allocation = |errno| Error::new(Op::Allocate { bytes: size.bytes() }, path, errno);
         options.faults.0.before(Call::Allocate).map_err(allocation)?;
+        file.write_in_place();
         // The length first: a file of another length would make RocketMQ refuse the whole store.
         file.set_len(size.bytes()).map_err(|error| allocation(errno(&error)))?;
         allocate(&*file, size, options.preallocate, stop).map_err(allocation)?;
@@ -86,6 +87,12 @@ impl Segment {
         match reserve(&*file, size) {
             Err(Errno::OPNOTSUPP) => {
                 zero_fill(&*file, end.since(start), size.bytes(), &AtomicBool::new(false))
+            }
+            // xfs wants free space for it even if all of it is allocated already.
+            Err(Errno::NOSPC | Errno::DQUOT)
+                if file.allocated().is_ok_and(|allocated| size.bytes() <= allocated) =>
+            {
+                Ok(())
             }
             result => result,
         }
@@ -210,12 +217,14 @@ impl Segment {
         self.file()?
             .write_all_at(bytes, at.since(self.start))
             .map_err(|error| Error::from_std(Op::Write, &self.path, &error))
+            .map_err(|error| error.wanting(length_u64(bytes.len())))
     }
 
     /// Blocks until the bytes of `from..to` are on the device: `msync` of just that range where the
     /// segment is mapped, else `fdatasync`.
     ///
-    /// One call, never repeated: a second one could succeed and lie (`docs/ASSUMPTIONS.md`).
+    /// One call, never repeated: a second one could succeed and lie (`docs/ASSUMPTIONS.md`). `ENOENT`
+    /// if the file has no name any more: its bytes are on the device, but nobody will find them.
     pub(crate) fn sync(&self, from: LogOffset, to: LogOffset) -> Result<(), Error> {
         self.faults.before(Call::Sync).map_err(|errno| Error::new(Op::Sync, &self.path, errno))?;
         let result = match &self.map {
@@ -227,7 +236,13 @@ impl Segment {
             }
             None => self.file()?.sync_data(),
         };
-        result.map_err(|error| Error::from_std(Op::Sync, &self.path, &error))
+        let named =
+            result.and_then(|()| self.file.as_ref().map_or(Ok(true), |file| file.is_named()));
+        match named {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::new(Op::Sync, &self.path, Errno::NOENT)),
+            Err(error) => Err(Error::from_std(Op::Sync, &self.path, &error)),
+        }
     }
 
     /// Fills `out` from log offset `at` on: `pread`, so that a bad sector is an error value.
@@ -321,7 +336,7 @@ fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, stop: &AtomicBool) -> Re
         }
         let len = usize::try_from(bytes - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
         file.write_all_at(&zeroes[..len], at).map_err(|error| errno(&error))?;
-        at += store_core::length_u64(len);
+        at += length_u64(len);
     }
     Ok(())
 }
