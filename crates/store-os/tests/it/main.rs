@@ -8,7 +8,9 @@
 
 mod append;
 mod batch;
+mod disks;
 mod faults;
+mod full_disk;
 mod golden;
 mod hole;
 mod hostile;
