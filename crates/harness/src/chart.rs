@@ -5,6 +5,7 @@
 //! mean nothing else. Nothing is interpolated: the frontier is a staircase between measured rows.
 
 mod axis;
+pub mod cuts;
 mod head;
 mod labels;
 mod pen;
@@ -90,7 +91,12 @@ pub fn pareto(
     plot.draw_points(&pen, &points)?;
     draw_left_out(&pen, rows)?;
     pen.finish()?;
-    Ok(with_description(&out, &title(env, rows, model), &description(rows, model), model))
+    Ok(with_description(
+        &out,
+        &title(env, rows, model),
+        &description(rows, model),
+        model.file_stem(),
+    ))
 }
 
 /// The rows that no other strategy beats on both axes, by ascending exposure.
@@ -203,9 +209,8 @@ fn description(rows: &[Row], model: LossModel) -> String {
     sentences.join(" ")
 }
 
-/// `svg` with a name and a description for those who do not see it.
-fn with_description(svg: &str, title: &str, description: &str, model: LossModel) -> String {
-    let id = model.file_stem();
+/// `svg` with a name and a description for those who do not see it; their ids begin with `id`.
+fn with_description(svg: &str, title: &str, description: &str, id: &str) -> String {
     let (tag, rest) = svg.split_once('>').expect("the backend opens an svg element");
     format!(
         "{tag} role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\n\

@@ -50,33 +50,77 @@ pub fn exposure(
     end: Nanos,
     record_bytes: u64,
 ) -> Exposure {
-    let mut ages = Weighted::default();
-    let mut messages = Weighted::default();
-    let mut walk = Walk::new(between, samples, steps);
-    let mut from = start;
-    for until in moments(samples, steps, start, end) {
-        if until > from {
-            let [(gap_before, age_before), (gap_after, age_after)] = walk.interval(from, until);
-            let weight = until.since(from).get();
-            messages.add(f64::midpoint(gap_before, gap_after), gap_before.max(gap_after), weight);
-            ages.add(f64::midpoint(age_before, age_after), age_before.max(age_after), weight);
+    let mut gauge = Gauge::default();
+    gauge.add(between, samples, steps, &[(start, end)]);
+    gauge.exposure(record_bytes)
+}
+
+/// Exposure over some stretches of time, with its whole distribution.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    ages: Weighted,
+    messages: Weighted,
+}
+
+impl Gauge {
+    /// Adds what one log risked over `windows`, each from its start to its end, in the order of time
+    /// and apart from each other. Samples and steps as for [`exposure`].
+    pub fn add(
+        &mut self,
+        between: Between,
+        samples: &[AckSample],
+        steps: &[DurableStep],
+        windows: &[(Nanos, Nanos)],
+    ) {
+        let mut walk = Walk::new(between, samples, steps);
+        for &(start, end) in windows {
+            let mut from = start;
+            for until in moments(samples, steps, start, end) {
+                if until > from {
+                    let [before, after] = walk.interval(from, until);
+                    let weight = until.since(from).get();
+                    self.messages.add(before.0, after.0, weight);
+                    self.ages.add(before.1, after.1, weight);
+                }
+                from = until;
+            }
         }
-        from = until;
     }
-    Exposure {
-        age_ns: ages.spread(1),
-        bytes: messages.spread(record_bytes),
-        messages: messages.spread(1),
+
+    /// Its figures, for records of `record_bytes` each.
+    pub fn exposure(&self, record_bytes: u64) -> Exposure {
+        Exposure {
+            age_ns: self.ages.spread(1),
+            bytes: self.messages.spread(record_bytes),
+            messages: self.messages.spread(1),
+        }
     }
+
+    /// The messages at risk at `count` + 1 ends of equal shares of time, from the least to the
+    /// most; empty if there was no time.
+    pub fn message_quantiles(&self, count: u32) -> Vec<f64> {
+        self.messages.quantiles(count)
+    }
+}
+
+/// When the messages acknowledged first exceeded `count`; `None` if they never did.
+pub fn exceeded_at(samples: &[AckSample], count: u64) -> Option<Nanos> {
+    let right = samples.partition_point(|sample| sample.acked <= count);
+    let (Some(after), before) = (samples.get(right), right.checked_sub(1)) else { return None };
+    let Some(before) = before.map(|left| samples[left]) else { return Some(after.at) };
+    let share = float(count - before.acked) / float(after.acked - before.acked);
+    Some(before.at.after(Nanos::new(round(share * float(after.at.since(before.at).get())))))
 }
 
 /// Where a curve bends within the range, in order, ending with `end`.
 fn moments(samples: &[AckSample], steps: &[DurableStep], start: Nanos, end: Nanos) -> Vec<Nanos> {
+    let samples = &samples[samples.partition_point(|sample| sample.at <= start)..];
+    let steps = &steps[steps.partition_point(|step| step.at <= start)..];
     let mut moments: Vec<Nanos> = samples
         .iter()
         .map(|sample| sample.at)
-        .chain(steps.iter().map(|step| step.at))
-        .filter(|at| start < *at && *at < end)
+        .take_while(|at| *at < end)
+        .chain(steps.iter().map(|step| step.at).take_while(|at| *at < end))
         .collect();
     moments.push(end);
     moments.sort_unstable();
@@ -158,42 +202,62 @@ impl<'a> Walk<'a> {
 }
 
 /// Values with the time they held.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Weighted {
     values: Vec<(f64, u64)>,
     max: f64,
 }
 
 impl Weighted {
-    fn add(&mut self, middle: f64, highest: f64, weight: u64) {
-        self.values.push((middle, weight));
-        self.max = self.max.max(highest);
+    /// A straight line from one value to another.
+    fn add(&mut self, from: f64, to: f64, weight: u64) {
+        self.values.push((f64::midpoint(from, to), weight));
+        self.max = self.max.max(from).max(to);
+    }
+
+    fn sorted(&self) -> Vec<(f64, u64)> {
+        let mut values = self.values.clone();
+        values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        values
     }
 
     fn spread(&self, unit: u64) -> Spread {
-        let mut values = self.values.clone();
-        values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let values = self.sorted();
         let total: u64 = values.iter().map(|(_, weight)| weight).sum();
         if total == 0 {
             return Spread::default();
         }
-        let quantile = |share: f64| {
-            let mut passed = 0;
-            let found = values.iter().find(|(_, weight)| {
-                passed += weight;
-                float(passed) >= share * float(total)
-            });
-            found.map_or(0.0, |(value, _)| *value)
-        };
         let unit = float(unit);
         let sum: f64 = values.iter().map(|(value, weight)| value * float(*weight)).sum();
         Spread {
             mean: unit * sum / float(total),
-            p50: round(unit * quantile(0.5)),
-            p99: round(unit * quantile(0.99)),
+            p50: round(unit * at_share(&values, 0.5 * float(total))),
+            p99: round(unit * at_share(&values, 0.99 * float(total))),
             max: round(unit * self.max),
         }
     }
+
+    fn quantiles(&self, count: u32) -> Vec<f64> {
+        let values = self.sorted();
+        let total: u64 = values.iter().map(|(_, weight)| weight).sum();
+        if total == 0 {
+            return Vec::new();
+        }
+        let share = |nth| float(total) * f64::from(nth) / f64::from(count.max(1));
+        let mut quantiles: Vec<f64> = (0..count).map(|nth| at_share(&values, share(nth))).collect();
+        quantiles.push(self.max);
+        quantiles
+    }
+}
+
+/// The value that is not exceeded for this much of the time; `values` are in order.
+fn at_share(values: &[(f64, u64)], time: f64) -> f64 {
+    let mut passed = 0;
+    let found = values.iter().find(|(_, weight)| {
+        passed += weight;
+        float(passed) >= time
+    });
+    found.map_or(0.0, |(value, _)| *value)
 }
 
 #[cfg(test)]

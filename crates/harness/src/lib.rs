@@ -15,6 +15,7 @@ pub mod exposure;
 pub mod format;
 pub mod load;
 pub mod output;
+pub mod powercut;
 pub mod profile;
 pub mod random;
 pub mod raw;

@@ -16,23 +16,23 @@ use crate::chart;
 use crate::report;
 use crate::results::{Cell, Environment, Manifest};
 
-/// A result directory that is being written.
+/// The directory of a run, whatever it measures.
 #[derive(Debug)]
-pub struct Output {
+pub struct RunDirectory {
     path: PathBuf,
-    cells: File,
 }
 
-impl Output {
-    /// Makes the directory of a run below `results`.
+impl RunDirectory {
+    /// Makes a directory `run` below `results`, or `run-2` and so on if there is one already;
+    /// `option` is what chooses another place for results.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn create(results: &Path, run: &str) -> Result<Self> {
+    pub fn create(results: &Path, run: &str, option: &str) -> Result<Self> {
         let advice = || {
             let place = results.display();
-            format!("cannot write results in {place}; choose another directory with --results")
+            format!("cannot write results in {place}; choose another directory with {option}")
         };
         fs::create_dir_all(results).with_context(advice)?;
         // Another run may have begun in the same second.
@@ -48,11 +48,8 @@ impl Output {
                 }
             }
         }
-        fs::create_dir(path.join("hist"))?;
         fs::create_dir(path.join("plots"))?;
-        let cells =
-            OpenOptions::new().create_new(true).append(true).open(path.join("cells.jsonl"))?;
-        Ok(Self { path, cells })
+        Ok(Self { path })
     }
 
     /// The directory.
@@ -88,6 +85,105 @@ impl Output {
             .with_context(|| format!("write {}", path.display()))
     }
 
+    /// Opens a file of the run that grows by lines, and makes it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened.
+    pub fn lines(&self, name: &str) -> Result<Lines> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.with_context(|| format!("open {}", path.display()))?;
+        Ok(Lines { file, path })
+    }
+
+    /// Makes the link `latest` beside it point here. A convenience: if something else stands there,
+    /// it stays.
+    pub fn point_here(&self, latest: &str) {
+        let (Some(results), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return;
+        };
+        let beside = results.join(format!("{latest}.new"));
+        let _ = fs::remove_file(&beside);
+        let linked = std::os::unix::fs::symlink(name, &beside)
+            .and_then(|()| fs::rename(&beside, results.join(latest)));
+        if linked.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+    }
+}
+
+/// A file of a run that grows by lines of JSON.
+#[derive(Debug)]
+pub struct Lines {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lines {
+    /// Appends a line, durably.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn append(&mut self, value: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_string(value)?;
+        line.push('\n');
+        self.file
+            .write_all(line.as_bytes())
+            .and_then(|()| self.file.sync_data())
+            .with_context(|| format!("write {}", self.path.display()))
+    }
+}
+
+/// A result directory that is being written.
+#[derive(Debug)]
+pub struct Output {
+    directory: RunDirectory,
+    cells: Lines,
+}
+
+impl Output {
+    /// Makes the directory of a run below `results`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn create(results: &Path, run: &str) -> Result<Self> {
+        let directory = RunDirectory::create(results, run, "--results")?;
+        fs::create_dir(directory.path.join("hist"))?;
+        let cells = directory.lines("cells.jsonl")?;
+        Ok(Self { directory, cells })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.directory.path
+    }
+
+    /// The directory's name, by which the run is known.
+    pub fn name(&self) -> String {
+        self.directory.name()
+    }
+
+    /// [`RunDirectory::write_json`].
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        self.directory.write_json(name, value)
+    }
+
+    /// [`RunDirectory::write_text`].
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written; the old one is there then.
+    pub fn write_text(&self, name: &str, text: &str) -> Result<()> {
+        self.directory.write_text(name, text)
+    }
+
     /// Appends a cell, durably, and its histograms.
     ///
     /// # Errors
@@ -99,12 +195,7 @@ impl Output {
             let file = format!("{}.{}.{name}.hlog", cell.cell.replace('/', "-"), cell.block);
             self.write_histogram(&file, cell, histogram)?;
         }
-        let mut line = serde_json::to_string(cell)?;
-        line.push('\n');
-        self.cells
-            .write_all(line.as_bytes())
-            .and_then(|()| self.cells.sync_data())
-            .with_context(|| format!("write {}", self.path.join("cells.jsonl").display()))
+        self.cells.append(cell)
     }
 
     fn write_histogram(
@@ -113,7 +204,7 @@ impl Output {
         cell: &Cell,
         histogram: &hdrhistogram::Histogram<u64>,
     ) -> Result<()> {
-        let path = self.path.join("hist").join(file);
+        let path = self.path().join("hist").join(file);
         let mut text = Vec::new();
         let mut serializer = V2Serializer::new();
         let start = UNIX_EPOCH + std::time::Duration::from_millis(cell.started_at_ms);
@@ -140,23 +231,9 @@ impl Output {
         }
         self.write_text("report.html", &report::html(manifest, env, cells)?)?;
         if !cells.is_empty() {
-            self.point_latest_here();
+            self.directory.point_here("latest");
         }
         Ok(())
-    }
-
-    /// Makes `latest` point here. A convenience: if something else stands there, it stays.
-    fn point_latest_here(&self) {
-        let (Some(results), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return;
-        };
-        let beside = results.join("latest.new");
-        let _ = fs::remove_file(&beside);
-        let linked = std::os::unix::fs::symlink(name, &beside)
-            .and_then(|()| fs::rename(&beside, results.join("latest")));
-        if linked.is_err() {
-            let _ = fs::remove_file(&beside);
-        }
     }
 }
 

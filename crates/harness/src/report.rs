@@ -3,6 +3,7 @@
 //! Every string of the results is escaped where it enters the page, and the page forbids itself to
 //! fetch anything.
 
+pub mod cuts;
 mod html;
 mod tables;
 
@@ -23,7 +24,7 @@ use crate::verdict;
 /// If a chart cannot be drawn, see [`chart::pareto`].
 pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::Result<String> {
     let rows = summary::rows(cells);
-    let mut page = head(manifest);
+    let mut page = head(&manifest.run);
     page += &opening(manifest, env, cells, &rows);
     page += &section("Machine", &machine(manifest, env));
     page += &section("Validity", &validity(cells));
@@ -37,19 +38,20 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
     page += &section("Profile", &profile(manifest));
     page += &section("Definitions and method", METHOD);
     page += &section("Reproduce", &reproduce(manifest));
-    page += "<script>\n";
-    page += include_str!("report/page.js");
-    page += "</script>\n</body>\n</html>\n";
-    Ok(page)
+    Ok(page + &foot())
 }
 
-fn head(manifest: &Manifest) -> String {
+fn foot() -> String {
+    format!("<script>\n{}</script>\n</body>\n</html>\n", include_str!("report/page.js"))
+}
+
+fn head(run: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <title>Flushmark: {}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
-        format::escaped(&manifest.run),
+        format::escaped(run),
         include_str!("report/page.css")
     )
 }
@@ -98,6 +100,18 @@ fn place(disk: &DiskInfo) -> String {
 }
 
 fn machine(manifest: &Manifest, env: &Environment) -> String {
+    let revision = checkout(manifest.revision.as_ref(), manifest.dirty);
+    facts(&[
+        ("Disk", disk_facts(&env.disk)),
+        ("System and program", system_facts(env, &manifest.version, revision)),
+    ])
+}
+
+fn system_facts<'a>(
+    env: &'a Environment,
+    version: &str,
+    revision: String,
+) -> Vec<(&'a str, String)> {
     let mut system = vec![
         ("virtual machine", yes(env.virtual_machine)),
         ("processor", text(env.cpu_model.as_ref())),
@@ -107,26 +121,27 @@ fn machine(manifest: &Manifest, env: &Environment) -> String {
         ("distribution", text(env.distribution.as_ref())),
         ("clock source", text(env.clocksource.as_ref())),
         ("build", env.build.clone()),
-        ("flushmark", manifest.version.clone()),
-        ("revision", checkout(manifest)),
+        ("flushmark", version.to_owned()),
+        ("revision", revision),
         ("host, hashed", env.host_hash.clone()),
     ];
     system.extend(env.sysctls.iter().map(|(name, value)| (name.as_str(), value.clone())));
-    let table = |caption: &str, facts: Vec<(&str, String)>| {
-        let row = |(name, value): (&str, String)| vec![Datum::text(name), Datum::text(value)];
-        let table = Table {
+    system
+}
+
+/// Tables of facts side by side.
+fn facts(tables: &[(&str, Vec<(&str, String)>)]) -> String {
+    let row = |(name, value): &(&str, String)| vec![Datum::text(*name), Datum::text(value)];
+    let table = |(caption, facts): &(&str, Vec<(&str, String)>)| {
+        Table {
             caption,
             heads: &["what", "value"],
-            rows: facts.into_iter().map(row).collect(),
+            rows: facts.iter().map(row).collect(),
             sortable: false,
-        };
-        table.html()
+        }
+        .html()
     };
-    format!(
-        "<div class=\"facts\">\n{}{}</div>\n",
-        table("Disk", disk_facts(&env.disk)),
-        table("System and program", system)
-    )
+    format!("<div class=\"facts\">\n{}</div>\n", tables.iter().map(table).collect::<String>())
 }
 
 fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
@@ -145,8 +160,8 @@ fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn checkout(manifest: &Manifest) -> String {
-    match (&manifest.revision, manifest.dirty) {
+fn checkout(revision: Option<&String>, dirty: Option<bool>) -> String {
+    match (revision, dirty) {
         (None, _) => unknown(),
         (Some(revision), Some(true)) => format!("{revision}, with changes"),
         (Some(revision), _) => revision.clone(),
@@ -196,17 +211,21 @@ fn charted(
     model: LossModel,
 ) -> anyhow::Result<String> {
     let svg = chart::pareto(manifest, env, cells, model)?;
-    let body = format!(
-        "<div class=\"plate\" tabindex=\"0\" role=\"region\" aria-label=\"Chart\">\n{svg}</div>\n\
-         <details open><summary>The chart as a table</summary>\n\
-         <div class=\"figures\">\n{}</div></details>\n",
-        tables::twin(rows, model)
-    );
+    let body = plate(&svg, &tables::twin(rows, model));
     let title = match model {
         LossModel::Power => "C1: throughput and power cut",
         LossModel::Process => "C1b: throughput and kill -9",
     };
     Ok(section(title, &body))
+}
+
+/// A chart with the table of what it shows.
+fn plate(svg: &str, twin: &str) -> String {
+    format!(
+        "<div class=\"plate\" tabindex=\"0\" role=\"region\" aria-label=\"Chart\">\n{svg}</div>\n\
+         <details open><summary>The chart as a table</summary>\n\
+         <div class=\"figures\">\n{twin}</div></details>\n"
+    )
 }
 
 fn strategies(rows: &[Row]) -> String {
@@ -234,20 +253,29 @@ fn profile(manifest: &Manifest) -> String {
 }
 
 fn reproduce(manifest: &Manifest) -> String {
-    let command: Vec<String> = manifest.command.iter().map(|word| quoted(word)).collect();
-    let revision = manifest.revision.as_deref().unwrap_or("unknown");
-    let changes = match manifest.dirty {
+    let revision = revision(manifest.revision.as_ref(), manifest.dirty);
+    format!(
+        "{}<p class=\"note\">{revision}; seed {}. \
+         The order of cells and the messages are the same again, the disk is not.</p>\n",
+        command(&manifest.command),
+        manifest.seed
+    )
+}
+
+fn command(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    format!("<pre tabindex=\"0\">\n{}</pre>\n", format::escaped(&words.join(" ")))
+}
+
+/// The revision, escaped, and how far it can be relied on.
+fn revision(revision: Option<&String>, dirty: Option<bool>) -> String {
+    let changes = match dirty {
         Some(true) => " with changes that are not in it",
         Some(false) => "",
         None => ", clean or not: unknown",
     };
-    format!(
-        "<pre tabindex=\"0\">\n{}</pre>\n<p class=\"note\">Revision {}{changes}; seed {}. \
-         The order of cells and the messages are the same again, the disk is not.</p>\n",
-        format::escaped(&command.join(" ")),
-        format::escaped(revision),
-        manifest.seed
-    )
+    let revision = revision.map_or("unknown", |revision| revision.as_str());
+    format!("Revision {}{changes}", format::escaped(revision))
 }
 
 /// A word as a shell takes it.
@@ -268,23 +296,11 @@ mod tests {
     use crate::results::Kind;
     use crate::results::{Level, Outcome};
     use crate::results_fixture::{
-        HOSTILE, cell, check, environment, example, extreme, manifest, troubled,
+        HOSTILE, assert_closed, cell, check, environment, example, extreme, manifest, troubled,
     };
 
     fn page(cells: &[Cell]) -> String {
         html(&manifest(), &environment(), cells).unwrap()
-    }
-
-    /// The elements that are opened and must be closed, each as often.
-    #[track_caller]
-    fn assert_closed(page: &str) {
-        for name in
-            ["section", "table", "thead", "tbody", "tr", "div", "details", "pre", "svg", "ul", "dl"]
-        {
-            let opened = page.matches(&format!("<{name}>")).count()
-                + page.matches(&format!("<{name} ")).count();
-            assert_eq!(opened, page.matches(&format!("</{name}>")).count(), "{name}");
-        }
     }
 
     #[test]

@@ -219,6 +219,18 @@ pub(crate) fn environment() -> Environment {
 /// A string that tries to leave wherever it is put.
 pub(crate) const HOSTILE: &str = "</pre></title><script>alert(\"1\")</script><b a='\u{1b}[2J\u{0}&";
 
+/// The elements that are opened and must be closed, each as often.
+#[track_caller]
+pub(crate) fn assert_closed(page: &str) {
+    for name in
+        ["section", "table", "thead", "tbody", "tr", "div", "details", "pre", "svg", "ul", "dl"]
+    {
+        let opened =
+            page.matches(&format!("<{name}>")).count() + page.matches(&format!("<{name} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{name}>")).count(), "{name}");
+    }
+}
+
 fn behaviour(kind: Kind) -> Behaviour {
     let base = Behaviour {
         name: "raw",

@@ -300,7 +300,7 @@ fn names(rows: &[Row], which: fn(&Row) -> bool) -> String {
 }
 
 /// `text` in lines of at most `width`, with `mark` before the first and room for it elsewhere.
-fn wrapped(text: &str, mark: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, mark: &str, width: usize) -> Vec<String> {
     let text = format::clipped(text, usize::MAX);
     let (first, indent) = if mark.is_empty() { ("", "") } else { (mark, "  ") };
     let mut lines = Vec::new();

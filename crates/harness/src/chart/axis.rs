@@ -1,9 +1,11 @@
-//! A logarithmic axis: its ends, its marks, and where a value lies on it.
+//! Axes: their ends, their marks, and where a value lies on them.
 
 use std::ops::Range;
 
 use plotters::coord::combinators::{IntoLogRange, LogCoord};
 use plotters::coord::ranged1d::Ranged;
+
+use crate::clock::round;
 
 /// A logarithmic axis over a range of pixels, which may run backwards.
 pub(super) struct Axis {
@@ -52,6 +54,41 @@ impl Axis {
     }
 }
 
+/// A linear axis from 0, from one pixel to another, which may lie before it.
+pub(super) struct Linear {
+    end: f64,
+    from: i32,
+    to: i32,
+}
+
+impl Linear {
+    /// An axis that holds `highest`, which ends at a round number; at 1 if that is not above 0.
+    pub(super) fn up_to(highest: f64, from: i32, to: i32) -> Self {
+        let highest = if highest.is_finite() && highest > 0.0 { highest } else { 1.0 };
+        let step = Self::step(highest);
+        Self { end: step * (highest / step).ceil(), from, to }
+    }
+
+    /// A round number that goes into `end` three to eight times.
+    fn step(end: f64) -> f64 {
+        round_numbers().find(|step| end / step <= 6.0).unwrap_or(LARGEST)
+    }
+
+    /// The pixel of `value`; the nearer end for those outside.
+    pub(super) fn at(&self, value: f64) -> i32 {
+        let share = (value / self.end).clamp(0.0, 1.0);
+        let along = round(share * f64::from(self.from.abs_diff(self.to)));
+        let along = i32::try_from(along).expect("a share of an i32");
+        if self.to < self.from { self.from - along } else { self.from + along }
+    }
+
+    /// The values to mark, 0 and the end among them.
+    pub(super) fn marks(&self) -> Vec<f64> {
+        let step = Self::step(self.end);
+        (0..=8).map(|nth| f64::from(nth) * step).filter(|mark| *mark <= self.end * 1.001).collect()
+    }
+}
+
 const SMALLEST: f64 = 1e-6;
 const LARGEST: f64 = 1e24;
 
@@ -95,6 +132,18 @@ mod tests {
     fn without_values_there_is_still_an_axis() {
         check(&[], (0.5, 2_000.0));
         check(&[0.0], (0.5, 2_000.0));
+    }
+
+    #[test]
+    fn a_linear_axis_begins_at_0_and_ends_at_a_round_number() {
+        for (highest, end, marks) in
+            [(1013.0, 1200.0, 7), (5.0, 5.0, 6), (37.0, 40.0, 5), (0.0, 1.0, 6), (f64::NAN, 1.0, 6)]
+        {
+            let axis = Linear::up_to(highest, 300, 100);
+            assert!((axis.end - end).abs() < 1e-9 * end, "{} for {highest}", axis.end);
+            assert_eq!(axis.marks().len(), marks, "{highest}");
+            assert_eq!((axis.at(0.0), axis.at(end / 2.0), axis.at(2.0 * end)), (300, 200, 100));
+        }
     }
 
     #[test]

@@ -1,0 +1,360 @@
+//! Power cuts: a log runs under load on a disk that can lose its power, and does, at random
+//! moments; what each cut took is held against what the log's own marks said was at risk.
+//!
+//! [`run`] makes the cuts in a [`lab::Lab`] and leaves a result directory. Two samples of the same
+//! thing come out of it. The *gauge* weights by time how much of what was acknowledged no sync
+//! covered. The *cuts* show what is really gone after mounting, opening and reading. They must
+//! agree, and no cut may take more than the gauge said at its moment: the log's mark is read first,
+//! then what is acknowledged, then the power goes, so that this is a theorem unless the log lies.
+
+pub mod figures;
+pub mod lab;
+mod output;
+pub mod plan;
+pub mod results;
+#[cfg(test)]
+pub(crate) mod results_fixture;
+pub mod table;
+pub(crate) mod words;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use store_core::Nanos;
+
+use self::figures::Round;
+use self::lab::{Lab, Look, Moment};
+use self::output::Output;
+pub use self::output::read;
+use self::plan::{CasePlan, Timing};
+use self::results::{CUT_SCHEMA, Cut, End, Keep, Place, PowerCuts, SCHEMA, State};
+use crate::clock::wall_ms;
+use crate::environment;
+use crate::exposure::exceeded_at;
+use crate::format;
+use crate::random::Random;
+use crate::results::{DiskInfo, Environment, Outcome};
+
+/// What to cut and how often.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The cases, in this order.
+    pub cases: Vec<CasePlan>,
+    /// Cuts in each.
+    pub cuts: u32,
+    /// Seeds everything that is random but the kernel.
+    pub seed: u64,
+    /// Where result directories go.
+    pub results: PathBuf,
+    /// The command that was given, for the record.
+    pub command: Vec<String>,
+    /// Source revision and whether it had changes, if known.
+    pub revision: Option<(String, bool)>,
+}
+
+/// What a run will do, before it does it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The run's directory.
+    pub path: PathBuf,
+    /// Where the power is cut.
+    pub place: Place,
+    /// Cases.
+    pub cases: u32,
+    /// Cuts in each.
+    pub cuts: u32,
+    /// The least that the cuts' windows take, looking at what they leave not included.
+    pub least: Duration,
+}
+
+/// Told how a run goes.
+pub trait Watch {
+    /// Before the first case.
+    fn planned(&mut self, plan: &Plan);
+    /// A case begins; `done` cuts were made in those before it.
+    fn started(&mut self, case: &str, done: u32);
+    /// A cut was made and looked at; `done` were made in all.
+    fn cut(&mut self, cut: &Cut, done: u32);
+    /// A case has ended, or the run ends in it.
+    fn finished(&mut self, case: &results::Case);
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its directory.
+    pub path: PathBuf,
+    /// What it found.
+    pub run: PowerCuts,
+    /// What ended it early, if something failed.
+    pub error: Option<anyhow::Error>,
+}
+
+/// Cuts the power as ordered.
+///
+/// Whatever ends it, the cuts that were made are kept and reported.
+///
+/// # Errors
+///
+/// If it cannot begin: the results, the environment. What fails later is in [`Finished::error`].
+pub fn run(
+    order: &Order,
+    lab: &mut dyn Lab,
+    interrupted: &AtomicBool,
+    watch: &mut dyn Watch,
+) -> Result<Finished> {
+    let place = lab.place();
+    let environment = surroundings(&place)?;
+    let started_at_ms = wall_ms();
+    let name = format!("{}-powercut-{}", format::utc_compact(started_at_ms), environment.host_hash);
+    let output = Output::create(&order.results, &name)?;
+    let cases = u32::try_from(order.cases.len()).context("too many cases")?;
+    let plan = Plan {
+        path: output.path().to_owned(),
+        place: place.clone(),
+        cases,
+        cuts: order.cuts,
+        least: least_time(order),
+    };
+    watch.planned(&plan);
+    let run = PowerCuts {
+        schema: SCHEMA.to_owned(),
+        run: output.name(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: order.revision.as_ref().map(|(revision, _)| revision.clone()),
+        dirty: order.revision.as_ref().map(|(_, dirty)| *dirty),
+        command: order.command.clone(),
+        seed: order.seed,
+        place,
+        cuts_planned: order.cuts,
+        cases_planned: cases,
+        started_at_ms,
+        ended_at_ms: None,
+        outcome: Outcome::Running,
+        cases: Vec::new(),
+    };
+    let mut running = Running { order, output, run, environment, lab, watch, interrupted, done: 0 };
+    running.output.write(&running.run, &running.environment)?;
+    let ended = running.cases();
+    Ok(running.conclude(ended))
+}
+
+/// This machine, with the disk that stands in for one.
+fn surroundings(place: &Place) -> Result<Environment> {
+    let here = std::env::temp_dir();
+    let disk = DiskInfo {
+        path: place.disk.clone(),
+        file_system: place.file_system.clone(),
+        emulated: true,
+        ..DiskInfo::default()
+    };
+    Ok(Environment { disk, ..environment::capture(&here)? })
+}
+
+fn least_time(order: &Order) -> Duration {
+    let of = |case: &CasePlan| {
+        let Timing { warmup, settle, window } = case.timing();
+        let each = Duration::from_nanos(settle.after(window).get()) * order.cuts;
+        each + Duration::from_nanos(warmup.get()) * order.cuts.div_ceil(case.cuts_per_round())
+    };
+    order.cases.iter().map(of).sum()
+}
+
+struct Running<'a> {
+    order: &'a Order,
+    output: Output,
+    run: PowerCuts,
+    environment: Environment,
+    lab: &'a mut dyn Lab,
+    watch: &'a mut dyn Watch,
+    interrupted: &'a AtomicBool,
+    done: u32,
+}
+
+impl Running<'_> {
+    fn cases(&mut self) -> Result<Outcome> {
+        for (number, plan) in (0..).zip(&self.order.cases) {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Ok(Outcome::Interrupted);
+            }
+            self.watch.started(&plan.name, self.done);
+            let seed = Random::new(self.order.seed.wrapping_add(number)).next_u64();
+            let mut cutting = Cutting::new(plan, seed);
+            let ended = self.case(&mut cutting);
+            if !cutting.cuts.is_empty() {
+                let case = figures::case(plan, &cutting.cuts, &cutting.rounds);
+                self.watch.finished(&case);
+                self.run.cases.push(case);
+            }
+            self.output.write(&self.run, &self.environment)?;
+            ended.with_context(|| plan.name.clone())?;
+        }
+        let all = self.order.cuts.saturating_mul(self.run.cases_planned);
+        Ok(if self.done < all { Outcome::Interrupted } else { Outcome::Complete })
+    }
+
+    /// Makes the cuts of a case, a few in each fresh log: reading a log takes the longer the more
+    /// was appended to it.
+    fn case(&mut self, cutting: &mut Cutting<'_>) -> Result<()> {
+        while cutting.made() < self.order.cuts && !self.interrupted.load(Ordering::Relaxed) {
+            let cuts = (self.order.cuts - cutting.made()).min(cutting.plan.cuts_per_round());
+            self.lab.start(cutting.plan, cutting.random.next_u64())?;
+            let mut round = Round::default();
+            let begun = cutting.cuts.len();
+            let cut = self.round(cutting, &mut round, cuts);
+            round.end = self.lab.now();
+            // Whatever went wrong, nothing may be left running or mounted.
+            match self.lab.stop() {
+                Ok(watched) => round.watched = watched,
+                // Without what was seen of it a cut cannot be held against anything.
+                Err(error) => {
+                    cutting.cuts.truncate(begun);
+                    self.output.keep(&[])?;
+                    return cut.and(Err(error));
+                }
+            }
+            cutting.end(round, begun);
+            self.output.keep(&cutting.cuts[begun..])?;
+            cut?;
+        }
+        Ok(())
+    }
+
+    /// Makes some cuts in a log that has just been started.
+    fn round(&mut self, cutting: &mut Cutting<'_>, round: &mut Round, cuts: u32) -> Result<()> {
+        let timing = cutting.plan.timing();
+        let lab = &mut *self.lab;
+        let begun = lab.now();
+        lab.run_until(begun.after(timing.warmup))?;
+        for _ in 0..cuts {
+            let start = lab.now().after(timing.settle);
+            lab.run_until(start)?;
+            let at = timing.moment(start, &mut cutting.random);
+            lab.run_until(at)?;
+            let moment = lab.cut()?;
+            let end = start.after(timing.window);
+            lab.run_until(end)?;
+            if self.interrupted.load(Ordering::Relaxed) {
+                // The load did not run on to the window's end: this cut is no sample.
+                break;
+            }
+            let mut looks = Vec::new();
+            for keep in [Keep::Nothing, Keep::Some] {
+                looks.push((keep, lab.look(keep, cutting.random.next_u64())?));
+            }
+            // A thread that came late to its cut has moved the window's end.
+            round.windows.push((start, end.max(moment.at)));
+            let cut = cutting.record(begun, start, moment, looks);
+            self.output.write_cut(&cut)?;
+            self.done += 1;
+            self.watch.cut(&cut, self.done);
+            cutting.cuts.push(cut);
+        }
+        Ok(())
+    }
+
+    fn conclude(mut self, ended: Result<Outcome>) -> Finished {
+        let (outcome, error) = match ended {
+            Ok(outcome) => (outcome, None),
+            Err(error) => (Outcome::Failed, Some(error)),
+        };
+        self.run.outcome = outcome;
+        self.run.ended_at_ms = Some(wall_ms());
+        let finished = self.output.finish(&self.run, &self.environment);
+        let error = match (error, finished) {
+            (None, Err(unfinished)) => Some(unfinished.context("the cuts are kept, but no report")),
+            (error, _) => error,
+        };
+        Finished { path: self.output.path().to_owned(), run: self.run, error }
+    }
+}
+
+/// A case while its cuts are made.
+struct Cutting<'a> {
+    plan: &'a CasePlan,
+    random: Random,
+    rounds: Vec<Round>,
+    cuts: Vec<Cut>,
+    /// The moments of the cuts of the round under way.
+    moments: Vec<Moment>,
+}
+
+impl<'a> Cutting<'a> {
+    fn new(plan: &'a CasePlan, seed: u64) -> Self {
+        let (rounds, cuts, moments) = (Vec::new(), Vec::new(), Vec::new());
+        Self { plan, random: Random::new(seed), rounds, cuts, moments }
+    }
+
+    fn made(&self) -> u32 {
+        u32::try_from(self.cuts.len()).unwrap_or(u32::MAX)
+    }
+
+    fn record(
+        &mut self,
+        begun: Nanos,
+        window: Nanos,
+        moment: Moment,
+        looks: Vec<(Keep, Look)>,
+    ) -> Cut {
+        self.moments.push(moment);
+        Cut {
+            schema: CUT_SCHEMA.to_owned(),
+            case: self.plan.name.clone(),
+            round: u32::try_from(self.rounds.len()).unwrap_or(u32::MAX),
+            cut: self.made(),
+            at_ns: moment.at.since(begun).get(),
+            window_ns: window.since(begun).get(),
+            flushed: moment.flushed,
+            acked: moment.acked,
+            at_risk: moment.at_risk,
+            states: looks.into_iter().map(|(keep, look)| state(keep, look)).collect(),
+        }
+    }
+
+    /// Ends a round, whose first cut is number `first`: fills in how old was what the cuts took.
+    fn end(&mut self, round: Round, first: usize) {
+        for (cut, moment) in self.cuts[first..].iter_mut().zip(self.moments.drain(..)) {
+            for state in &mut cut.states {
+                state.lost_age_ns = state.lost.map(|lost| lost_age(&round, &moment, lost));
+            }
+        }
+        self.rounds.push(round);
+    }
+}
+
+/// How long the oldest of the last `lost` messages had been acknowledged.
+fn lost_age(round: &Round, moment: &Moment, lost: u64) -> u64 {
+    let kept = moment.acked.saturating_sub(lost);
+    let acked = if lost == 0 { None } else { exceeded_at(&round.watched.acked, kept) };
+    acked.map_or(0, |acked| moment.at.since(acked).get())
+}
+
+fn state(keep: Keep, look: Look) -> State {
+    let unread = |end, error| State {
+        keep,
+        end,
+        lost: None,
+        lost_age_ns: None,
+        torn: None,
+        error: Some(error),
+        violations: Vec::new(),
+    };
+    match look {
+        Look::Recovered { lost, torn, violations } => State {
+            keep,
+            end: End::Recovered,
+            lost: Some(lost),
+            lost_age_ns: None,
+            torn: Some(torn),
+            error: None,
+            violations,
+        },
+        Look::Refused(error) => unread(End::Refused, error),
+        Look::Unmountable(error) => unread(End::Unmountable, error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

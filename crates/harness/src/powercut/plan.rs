@@ -1,0 +1,253 @@
+//! What is cut: strategies with their intervals, the load on each, and when a cut may fall.
+
+use std::time::Duration;
+
+use store_core::Nanos;
+
+use crate::clock::nanos;
+use crate::format;
+use crate::profile::{Io, Prealloc, Settings};
+use crate::random::Random;
+use crate::results::Kind;
+
+/// A strategy that can be asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Strategy {
+    /// Group commit: acknowledged when synced.
+    Sync,
+    /// Timed flush: acknowledged in the page cache.
+    Timed,
+    /// Staged commit and flush: acknowledged in a buffer of the process.
+    Staged,
+}
+
+impl Strategy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sync, Self::Timed, Self::Staged];
+
+    /// Its name, as everywhere here.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Staged => "staged",
+            Self::Sync => "sync",
+            Self::Timed => "timed",
+        }
+    }
+}
+
+/// One strategy with its settings under one load.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CasePlan {
+    /// Its name, such as `timed 50 ms`.
+    pub name: String,
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Its settings.
+    pub settings: Settings,
+    /// The load.
+    pub load: LoadPlan,
+}
+
+/// What producers do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LoadPlan {
+    /// Threads.
+    pub producers: u32,
+    /// Messages per second over all of them; `None`: each waits for its acknowledgement before it
+    /// sends again.
+    pub rate_per_s: Option<u32>,
+    /// Bytes of a message's body.
+    pub message_bytes: u32,
+}
+
+impl CasePlan {
+    /// Group commit under four producers, of whom each waits for its acknowledgement.
+    fn sync() -> Self {
+        Self {
+            name: Strategy::Sync.name().to_owned(),
+            strategy: Strategy::Sync,
+            settings: Settings::GroupCommit {
+                timeout: Duration::from_mins(1),
+                gather: Duration::ZERO,
+                siblings: 0,
+                io: Io::Positioned,
+                prealloc: Prealloc::Zero,
+            },
+            load: LoadPlan { producers: 4, rate_per_s: None, message_bytes: MESSAGE_BYTES },
+        }
+    }
+
+    fn timed(interval: Duration) -> Self {
+        let settings = Settings::FlushRealtime {
+            interval,
+            // Every pass flushes what there is, so that the bound holds at any rate.
+            least_pages: 0,
+            thorough: interval,
+            timed: true,
+            io: Io::Mapped,
+            prealloc: Prealloc::Fallocate,
+        };
+        Self::paced(Strategy::Timed, interval, settings)
+    }
+
+    fn staged(interval: Duration) -> Self {
+        // As RocketMQ's 200 ms stand to its 500 ms.
+        let commit = (interval * 2 / 5).max(Duration::from_millis(1));
+        let settings = Settings::CommitRealtime {
+            commit,
+            commit_least_pages: 4,
+            commit_thorough: commit,
+            interval,
+            least_pages: 0,
+            thorough: interval,
+            staging_bytes: 64 << 20,
+            prealloc: Prealloc::Fallocate,
+        };
+        Self::paced(Strategy::Staged, interval, settings)
+    }
+
+    /// One producer, so that the log's order is that of the acknowledgements, at a rate that any
+    /// machine keeps up.
+    fn paced(strategy: Strategy, interval: Duration, settings: Settings) -> Self {
+        let interval = format::duration(interval.as_secs_f64() * 1e9);
+        Self {
+            name: format!("{} {}", strategy.name(), interval.replace(".0 ", " ")),
+            strategy,
+            settings,
+            load: LoadPlan {
+                producers: 1,
+                rate_per_s: Some(RATE_PER_S),
+                message_bytes: MESSAGE_BYTES,
+            },
+        }
+    }
+
+    /// The kind, as results name it.
+    pub fn kind(&self) -> Kind {
+        self.settings.kind()
+    }
+
+    /// The flush interval asked for, if it has one.
+    pub fn interval(&self) -> Option<Duration> {
+        crate::strategy::interval(&self.settings)
+    }
+
+    /// How long a message may wait in the staging buffer, by the settings.
+    pub fn commit(&self) -> Option<Duration> {
+        match &self.settings {
+            Settings::CommitRealtime { commit_thorough, .. } => Some(*commit_thorough),
+            _ => None,
+        }
+    }
+
+    /// Cuts in one fresh log: as many as come in a few seconds.
+    pub fn cuts_per_round(&self) -> u32 {
+        let Timing { settle, window, .. } = self.timing();
+        let each = settle.after(window).get().max(1);
+        u32::try_from(ROUND.as_nanos() / u128::from(each)).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// When cuts may fall.
+    pub fn timing(&self) -> Timing {
+        let interval = self.interval().map_or(Nanos::new(0), nanos);
+        let twice = interval.after(interval);
+        Timing {
+            warmup: twice.after(interval).max(Nanos::from_millis(300)),
+            settle: interval.max(Nanos::from_millis(20)),
+            window: twice.max(Nanos::from_millis(50)),
+        }
+    }
+}
+
+/// The cases of a run: each strategy once, those with an interval once for each.
+pub fn cases(strategies: &[Strategy], intervals: &[Duration]) -> Vec<CasePlan> {
+    let mut cases = Vec::new();
+    for strategy in Strategy::ALL.into_iter().filter(|one| strategies.contains(one)) {
+        match strategy {
+            Strategy::Sync => cases.push(CasePlan::sync()),
+            Strategy::Timed => cases.extend(intervals.iter().map(|each| CasePlan::timed(*each))),
+            Strategy::Staged => cases.extend(intervals.iter().map(|each| CasePlan::staged(*each))),
+        }
+    }
+    cases
+}
+
+/// When cuts may fall.
+///
+/// Each cut has a window of time of its own, of the same length for all, and falls at a uniformly
+/// random moment of it. The gauge is weighted over the same windows, so that the expected loss of a
+/// cut *is* the gauge's mean over time, whatever the log does. What a cut left is looked at between
+/// windows, when no cut can fall: the work that this makes would otherwise be at every moment but
+/// those of the cuts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timing {
+    /// Before the first window.
+    pub warmup: Nanos,
+    /// From the end of a look to the next window: what the look disturbed is over.
+    pub settle: Nanos,
+    /// A window: long enough for every phase of a flush interval.
+    pub window: Nanos,
+}
+
+impl Timing {
+    /// A uniformly random moment of a window that begins at `start`.
+    pub fn moment(&self, start: Nanos, random: &mut Random) -> Nanos {
+        let within = random.next_u64() % self.window.get().max(1);
+        start.after(Nanos::new(within))
+    }
+}
+
+/// About how long a log runs, looks not counted.
+const ROUND: Duration = Duration::from_millis(1500);
+/// Offered to the asynchronous strategies, over all producers.
+const RATE_PER_S: u32 = 20_000;
+const MESSAGE_BYTES: u32 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn strategies_with_an_interval_come_once_for_each_and_in_a_fixed_order() {
+        let names = |strategies: &[Strategy], intervals: &[Duration]| -> Vec<String> {
+            cases(strategies, intervals).into_iter().map(|case| case.name).collect()
+        };
+        assert_eq!(
+            names(&[Strategy::Staged, Strategy::Sync, Strategy::Timed], &[50 * MS, 1500 * MS]),
+            ["sync", "timed 50 ms", "timed 1.5 s", "staged 50 ms", "staged 1.5 s"]
+        );
+        assert_eq!(names(&[Strategy::Timed], &[1000 * MS]), ["timed 1 s"]);
+        assert_eq!(names(&[Strategy::Sync, Strategy::Sync], &[50 * MS]), ["sync"]);
+    }
+
+    #[test]
+    fn a_staged_message_waits_two_fifths_of_the_interval_at_most() {
+        let case = CasePlan::staged(500 * MS);
+        assert_eq!(case.commit(), Some(200 * MS));
+        assert_eq!(CasePlan::timed(500 * MS).commit(), None);
+    }
+
+    #[test]
+    fn a_window_holds_every_phase_of_an_interval() {
+        let timing = CasePlan::timed(80 * MS).timing();
+        assert_eq!(timing.window, Nanos::from_millis(160));
+        assert_eq!(timing.settle, Nanos::from_millis(80));
+        assert_eq!(CasePlan::sync().timing().window, Nanos::from_millis(50));
+    }
+
+    #[test]
+    fn moments_are_spread_evenly_over_the_window() {
+        let timing = CasePlan::timed(50 * MS).timing();
+        let start = Nanos::from_millis(7);
+        let mut random = Random::new(3);
+        let mut tenths = [0_u32; 10];
+        for _ in 0..10_000 {
+            let within = timing.moment(start, &mut random).since(start).get();
+            assert!(within < timing.window.get());
+            tenths[usize::try_from(within * 10 / timing.window.get()).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| (900..=1100).contains(count)), "{tenths:?}");
+    }
+}
