@@ -1,5 +1,6 @@
 //! What a run told its producers.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store_core::{AckAt, LogOffset};
@@ -45,12 +46,16 @@ pub struct Witness {
     shape: Shape,
     /// Fates by index, for each producer.
     producers: Vec<Mutex<Vec<Fate>>>,
+    /// Messages acknowledged since the log was last opened, for each producer.
+    acked: Vec<AtomicU64>,
 }
 
 impl Witness {
     /// A witness of a run that has not begun.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, producers: (0..shape.producers).map(|_| Mutex::default()).collect() }
+        let producers = (0..shape.producers).map(|_| Mutex::default()).collect();
+        let acked = (0..shape.producers).map(|_| AtomicU64::new(0)).collect();
+        Self { shape, producers, acked }
     }
 
     /// How the messages look.
@@ -92,6 +97,14 @@ impl Witness {
         let fate = &mut fates[index(sent)];
         let appended = fate.place().expect("an acknowledged message was placed");
         *fate = Fate::Acked(appended, mark);
+        // Counted when it can be seen in a snapshot.
+        self.acked[place(sent.producer)].fetch_add(1, Ordering::Release);
+    }
+
+    /// How many messages of each producer are acknowledged: at once, where a snapshot takes its
+    /// time. See [`Seen::when`].
+    pub fn acked_by_producer(&self) -> Vec<u64> {
+        self.acked.iter().map(|acked| acked.load(Ordering::Acquire)).collect()
     }
 
     /// The log was opened again and holds `found`; what was claimed and is not there was cut, and
@@ -107,6 +120,7 @@ impl Witness {
             };
             fates.iter_mut().for_each(cut);
         }
+        self.acked.iter().for_each(|acked| acked.store(0, Ordering::Release));
         for record in found {
             if let Some(sent) = self.shape.name(&record.body)
                 && let Some(fate) = self.of(sent.producer).get_mut(index(sent))
@@ -128,9 +142,12 @@ impl Witness {
     }
 
     fn of(&self, producer: u32) -> MutexGuard<'_, Vec<Fate>> {
-        let producer = usize::try_from(producer).expect("a u32 is a place");
-        self.producers[producer].lock().unwrap_or_else(PoisonError::into_inner)
+        self.producers[place(producer)].lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn place(producer: u32) -> usize {
+    usize::try_from(producer).expect("a u32 is a place")
 }
 
 fn index(sent: Sent) -> usize {
@@ -174,6 +191,24 @@ impl Seen {
             Fate::Acked(appended, mark) => Some((sent, appended, mark)),
             _ => None,
         })
+    }
+
+    /// The same when only so many messages of each producer were acknowledged; what was acknowledged
+    /// after them counts as placed. For producers that take their acknowledgements in order.
+    #[must_use]
+    pub fn when(mut self, acked: &[u64]) -> Self {
+        for (fates, acked) in self.producers.iter_mut().zip(acked) {
+            let mut left = *acked;
+            for fate in fates {
+                if let Fate::Acked(appended, _) = *fate {
+                    match left.checked_sub(1) {
+                        Some(rest) => left = rest,
+                        None => *fate = Fate::Placed(appended),
+                    }
+                }
+            }
+        }
+        self
     }
 
     /// How many messages were acknowledged since the log was last opened.
@@ -224,6 +259,32 @@ mod tests {
         assert_eq!(before.placed().count(), 2);
         assert_eq!(witness.snapshot().acked_records(), 2);
         assert_eq!(witness.snapshot().fate(sent[1]), Some(Fate::Refused));
+    }
+
+    #[test]
+    fn an_earlier_moment_is_told_by_how_many_were_acknowledged() {
+        let witness = Witness::new(SHAPE);
+        for (offset, producer) in [(0, 0), (100, 1), (200, 0), (300, 0)] {
+            let sent = witness.claim(producer);
+            witness.placed(sent, at(offset));
+            if offset != 200 {
+                witness.acked(sent);
+            }
+        }
+        let early = witness.acked_by_producer();
+        assert_eq!(early, [2, 1]);
+        let then = witness.snapshot();
+        assert_eq!(then.clone().when(&early), then);
+        let late = witness.claim(1);
+        witness.placed(late, at(400));
+        witness.acked(late);
+        let now = witness.snapshot();
+        assert_eq!(now.clone().when(&witness.acked_by_producer()), now);
+        let before = now.when(&early);
+        assert_eq!(before.acked_records(), 3);
+        assert_eq!(before.fate(late), Some(Fate::Placed(at(400))));
+        witness.reopened(&[]);
+        assert_eq!(witness.acked_by_producer(), [0, 0]);
     }
 
     #[test]
