@@ -13,7 +13,6 @@
 //! flush at a time, and nothing that comes behind it until it is done.
 
 mod calibrate;
-mod content;
 mod disk;
 mod error;
 mod fault;
@@ -22,7 +21,6 @@ mod medium;
 mod private;
 mod protocol;
 mod server;
-mod survive;
 mod timing;
 
 use std::ffi::OsString;
@@ -31,6 +29,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+pub use crate::device::Keep;
 pub use calibrate::{Calibration, FloorLimited};
 pub use disk::{CutView, DiskOptions, PowerDisk, ServerCommand};
 pub use error::{Error, Missing, MountError};
@@ -39,7 +38,6 @@ pub use fs::{FsKind, Mounted};
 pub use private::PrivateMounts;
 pub use protocol::Counters;
 pub use server::{ServeOptions, serve};
-pub use survive::Keep;
 pub use timing::{DiskType, Timing};
 
 /// Whether this machine can emulate a disk with that file system.

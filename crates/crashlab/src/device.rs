@@ -20,6 +20,13 @@ use versions::{Choice, Versions};
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Position(u64);
 
+impl Position {
+    /// As a number of writes.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
 /// A disk with a volatile cache, in units of 4096 bytes.
 ///
 /// What is not flushed is kept in memory with all its versions, so a device that is written and

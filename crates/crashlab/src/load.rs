@@ -66,9 +66,8 @@ impl Strategy {
     }
 
     fn open(self, root: &Path, mut options: LogOptions) -> Result<Log, OpenError> {
-        let nanos = |duration: Duration| {
-            Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-        };
+        let nanos =
+            |duration: Duration| Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
         let flush = |interval| flush_realtime::Config {
             interval: nanos(interval),
             least_pages: 0,
@@ -232,9 +231,7 @@ impl Load {
     ) -> Result<Self, StartError> {
         let log = strategy.open(directory, options.log_options()?)?;
         let count = witness.shape().producers;
-        let pause = options
-            .messages_per_s
-            .map(|rate| Duration::from_secs(1) * count / rate.max(1));
+        let pause = options.messages_per_s.map(|rate| Duration::from_secs(1) * count / rate.max(1));
         let stop = AtomicBool::new(false);
         let running = Running { log, witness, mark: strategy.mark(), stop, pause };
         let mut load =
@@ -289,7 +286,9 @@ impl Load {
     pub fn stop(mut self) -> Stopped {
         self.running.stop.store(true, Ordering::Relaxed);
         let producers = std::mem::take(&mut self.producers);
-        producers.iter().for_each(|producer| producer.thread().unpark());
+        for producer in &producers {
+            producer.thread().unpark();
+        }
         let failures = producers
             .into_iter()
             .filter_map(|producer| producer.join().expect("a producer does not panic"))
@@ -326,9 +325,9 @@ impl Running {
                 }
                 let pause = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
                 // Who falls behind catches up, by a few messages at most.
-                next = next.after(Nanos::new(pause)).max(Nanos::new(
-                    now.get().saturating_sub(pause.saturating_mul(CATCH_UP)),
-                ));
+                next = next
+                    .after(Nanos::new(pause))
+                    .max(Nanos::new(now.get().saturating_sub(pause.saturating_mul(CATCH_UP))));
             }
             let sent = self.witness.claim(producer);
             if let Err(failure) = self.send(&queue, &shape, sent) {

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use crate::device::Keep;
+
 use super::error::{Error, MountError};
 use super::fault::Fault;
 use super::fs::{FsKind, Loop, Mount, Mounted, make};
 use super::private::PrivateMounts;
 use super::protocol::{Counters, DISK, Request};
-use super::survive::Keep;
 use super::timing::Timing;
 
 /// How a disk's process is started: a program that calls [`serve_from_arguments`] with what follows

@@ -1,6 +1,6 @@
 //! File systems on an emulated disk: made, mounted and unmounted by guards.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -62,10 +62,10 @@ impl FsKind {
     }
 
     /// Options without which a view cannot be mounted beside the disk it was taken of.
-    fn view_options(self) -> &'static str {
+    fn view_options(self) -> &'static CStr {
         match self {
-            Self::Btrfs | Self::Ext4 => "",
-            Self::Xfs => "nouuid",
+            Self::Btrfs | Self::Ext4 => c"",
+            Self::Xfs => c"nouuid",
         }
     }
 }
@@ -143,7 +143,7 @@ exit 0";
 pub struct Mounted {
     path: PathBuf,
     device: Loop,
-    is_mounted: bool,
+    is_attached: bool,
     server: Arc<Server>,
     /// What must stay as long as it is mounted.
     _view: Option<Arc<super::disk::ViewFile>>,
@@ -179,10 +179,10 @@ impl Mounted {
     }
 
     fn unmount_now(&mut self) -> Result<(), Error> {
-        if !self.is_mounted {
+        if !self.is_attached {
             return Ok(());
         }
-        self.is_mounted = false;
+        self.is_attached = false;
         // Unmounting writes; a disk that is stuck would hold it for ever.
         let _ = self.server.let_go(&self.disk);
         let outcome = unmount_patiently(&self.path);
@@ -224,30 +224,42 @@ impl Mount<'_> {
     pub(super) fn mount(self, device: Loop) -> Result<Mounted, MountError> {
         let path = self.server.mount_point(self.disk);
         std::fs::create_dir_all(&path).map_err(|source| Error::system("create", &path, source))?;
-        let view_options = if self.view.is_some() { self.kind.view_options() } else { "" };
-        let options: Vec<_> =
-            [self.options, view_options].into_iter().filter(|part| !part.is_empty()).collect();
-        let data = CString::new(options.join(","))
-            .map_err(|error| Error::system("mount", &path, std::io::Error::other(error)))?;
-        let flags = if self.view.is_some() { MountFlags::NOATIME } else { MountFlags::empty() };
-        match mount(device.path(), &path, self.kind.name(), flags, data.as_c_str()) {
-            Ok(()) => Ok(Mounted {
-                path,
-                device,
-                is_mounted: true,
-                server: Arc::clone(self.server),
-                _view: self.view,
-                disk: self.disk.to_owned(),
-            }),
-            Err(refused) => {
-                let _ = std::fs::remove_dir(&path);
-                Err(if self.view.is_some() && !NOT_OF_THE_DISK.contains(&refused) {
-                    MountError::NotMountable { refused }
-                } else {
-                    Error::system("mount", &path, refused).into()
-                })
-            }
+        let outcome = match self.view {
+            Some(_) => self.mount_view(&device, &path),
+            None => self.mount_live(&device, &path).map_err(MountError::from),
+        };
+        if let Err(error) = outcome {
+            let _ = std::fs::remove_dir(&path);
+            return Err(error);
         }
+        Ok(Mounted {
+            path,
+            device,
+            is_attached: true,
+            server: Arc::clone(self.server),
+            _view: self.view,
+            disk: self.disk.to_owned(),
+        })
+    }
+
+    /// By `mount(8)`, which knows which options are the file system's and which the kernel's.
+    fn mount_live(&self, device: &Loop, path: &Path) -> Result<(), Error> {
+        let options = if self.options.is_empty() { "defaults" } else { self.options };
+        let arguments = ["-t", self.kind.name(), "-o", options].map(OsStr::new).into_iter();
+        run("mount", arguments.chain([device.path().as_os_str(), path.as_os_str()]))
+    }
+
+    /// By `mount(2)`, which is fast, and says why not.
+    fn mount_view(&self, device: &Loop, path: &Path) -> Result<(), MountError> {
+        let kind = self.kind.name();
+        let options = self.kind.view_options();
+        mount(device.path(), path, kind, MountFlags::NOATIME, options).map_err(|refused| {
+            if NOT_OF_THE_DISK.contains(&refused) {
+                Error::system("mount", path, refused).into()
+            } else {
+                MountError::NotMountable { refused }
+            }
+        })
     }
 }
 

@@ -1,59 +1,35 @@
-//! A device's contents behind its volatile write cache, and what a power cut leaves of them.
+//! A device's contents behind its volatile write cache, shared by the threads that serve it.
 
-use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::content::{Content, UNIT_BYTES, Unit, unit_of};
-use super::survive::{Keep, Survivors};
+use crate::device::{Device, Keep, Position};
 
 /// The contents of one device. Writes are volatile until a flush that was issued after they
 /// completed has completed itself.
 #[derive(Debug)]
 pub(super) struct Medium {
     bytes: u64,
+    cache_bytes: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What reads see.
-    live: Content,
-    /// What no power cut takes.
-    durable: Content,
-    /// The writes between the two, one entry for each unit, in the order of completion.
-    volatile: VecDeque<Write>,
-    /// Entries that were in `volatile` and are durable now: the number of its first one.
-    settled: u64,
-    /// Most entries that `volatile` holds; the oldest become durable beyond that.
-    cache_units: usize,
+    device: Device,
+    /// Bytes written since the cache was empty.
+    cached: u64,
 }
-
-#[derive(Clone, Debug)]
-struct Write {
-    unit: u64,
-    to: Unit,
-}
-
-/// A place in the order of completed writes.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Position(pub(super) u64);
 
 impl Medium {
-    /// A device of `bytes`, a multiple of the unit, that holds zeroes.
+    /// A device of `bytes` that holds zeroes. When more than `cache_bytes` were written without a
+    /// flush, all of it becomes durable by itself.
     pub(super) fn new(bytes: u64, cache_bytes: u64) -> Self {
-        Self::holding(Content::zeroes(bytes / unit_bytes()), bytes, cache_bytes)
+        Self::of(Device::new(bytes), cache_bytes)
     }
 
-    fn holding(content: Content, bytes: u64, cache_bytes: u64) -> Self {
-        let cache_units = usize::try_from(cache_bytes / unit_bytes()).unwrap_or(usize::MAX);
-        let state = State {
-            live: content.clone(),
-            durable: content,
-            volatile: VecDeque::new(),
-            settled: 0,
-            cache_units,
-        };
-        Self { bytes, state: Mutex::new(state) }
+    fn of(device: Device, cache_bytes: u64) -> Self {
+        let bytes = device.len();
+        Self { bytes, cache_bytes, state: Mutex::new(State { device, cached: 0 }) }
     }
 
     /// Its size.
@@ -63,15 +39,9 @@ impl Medium {
 
     /// The bytes at `offset`, at most `len`, less at the end.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
-        let len = len.min(usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(len));
-        let mut out = vec![0; len];
-        for piece in pieces(offset, len) {
-            // The lock is held for a reference alone, so that a copy delays no write.
-            let unit = self.state().live.get(piece.unit);
-            if let Some(unit) = unit {
-                out[piece.at..piece.at + piece.len]
-                    .copy_from_slice(&unit[piece.within..piece.within + piece.len]);
-            }
+        let mut out = vec![0; self.room(offset).min(len)];
+        if !out.is_empty() {
+            self.state().device.read(offset, &mut out);
         }
         out
     }
@@ -80,62 +50,53 @@ impl Medium {
     ///
     /// What would reach beyond the end is left out.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
-        let room = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let bytes = &bytes[..bytes.len().min(room)];
-        let whole: Vec<_> = pieces(offset, bytes.len())
-            .map(|piece| {
-                let part = &bytes[piece.at..piece.at + piece.len];
-                (piece, <&[u8; UNIT_BYTES]>::try_from(part).ok().map(unit_of))
-            })
-            .collect();
-        let mut state = self.state();
-        for (piece, whole) in whole {
-            let to = whole.unwrap_or_else(|| {
-                let mut unit = state.live.get(piece.unit).map_or([0; UNIT_BYTES], |unit| *unit);
-                unit[piece.within..piece.within + piece.len]
-                    .copy_from_slice(&bytes[piece.at..piece.at + piece.len]);
-                unit_of(&unit)
-            });
-            state.live.set(piece.unit, to.clone());
-            state.volatile.push_back(Write { unit: piece.unit, to });
+        let bytes = &bytes[..bytes.len().min(self.room(offset))];
+        if bytes.is_empty() {
+            return;
         }
-        let surplus = state.volatile.len().saturating_sub(state.cache_units);
-        state.settle(surplus);
+        let len = store_core::length_u64(bytes.len());
+        // File systems fill journals and tables with zeroes, which take no memory.
+        let is_zero = bytes.iter().all(|byte| *byte == 0);
+        let mut state = self.state();
+        if is_zero {
+            state.device.zero(offset, len);
+        } else {
+            state.device.write(offset, bytes);
+        }
+        state.cached += len;
+        if self.cache_bytes < state.cached {
+            let completed = state.device.position();
+            state.flush(completed);
+        }
     }
 
     /// What a flush that is issued now will cover.
     pub(super) fn completed(&self) -> Position {
-        let state = self.state();
-        state.completed()
+        self.state().device.position()
     }
 
     /// Completes a flush that was issued at `covered`.
     pub(super) fn flush(&self, covered: Position) {
-        let mut state = self.state();
-        let count = covered.0.saturating_sub(state.settled);
-        state.settle(usize::try_from(count).unwrap_or(usize::MAX));
+        self.state().flush(covered);
     }
 
     /// A device as this one would be after a power cut now, and where in the order of writes that
     /// is. This one goes on.
     pub(super) fn cut(&self, keep: Keep, seed: u64) -> (Self, Position) {
-        let (mut content, volatile, position, cache_units) = {
+        let (image, position) = {
             let state = self.state();
-            let volatile: Vec<_> = state.volatile.iter().cloned().collect();
-            (state.durable.clone(), volatile, state.completed(), state.cache_units)
+            (state.device.cut(keep, seed), state.device.position())
         };
-        let units: Vec<_> = volatile.iter().map(|write| write.unit).collect();
-        for index in Survivors::choose(keep, seed, &units) {
-            let write = &volatile[index];
-            content.set(write.unit, write.to.clone());
-        }
-        let cache_bytes = store_core::length_u64(cache_units).saturating_mul(unit_bytes());
-        (Self::holding(content, self.bytes, cache_bytes), position)
+        (Self::of(Device::of(image), self.cache_bytes), position)
     }
 
-    /// Units of the volatile cache in use.
-    pub(super) fn volatile_units(&self) -> u64 {
-        store_core::length_u64(self.state().volatile.len())
+    /// Bytes that a power cut could take, in whole units.
+    pub(super) fn volatile_bytes(&self) -> u64 {
+        self.state().device.unflushed_bytes()
+    }
+
+    fn room(&self, offset: u64) -> usize {
+        usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,61 +105,15 @@ impl Medium {
 }
 
 impl State {
-    fn completed(&self) -> Position {
-        Position(self.settled + store_core::length_u64(self.volatile.len()))
+    fn flush(&mut self, covered: Position) {
+        self.device.flush(covered);
+        self.cached = self.device.unflushed_bytes();
     }
-
-    /// Makes the oldest `count` volatile writes durable.
-    fn settle(&mut self, count: usize) {
-        let count = count.min(self.volatile.len());
-        for write in self.volatile.drain(..count) {
-            self.durable.set(write.unit, write.to);
-        }
-        self.settled += store_core::length_u64(count);
-    }
-}
-
-/// A part of a range that lies in one unit.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    unit: u64,
-    /// Where in the unit it begins.
-    within: usize,
-    /// Where in the range it begins.
-    at: usize,
-    len: usize,
-}
-
-fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        if at == len {
-            return None;
-        }
-        let here = offset + store_core::length_u64(at);
-        let within = usize::try_from(here % unit_bytes()).expect("less than a unit");
-        let piece = Piece {
-            unit: here / unit_bytes(),
-            within,
-            at,
-            len: (UNIT_BYTES - within).min(len - at),
-        };
-        at += piece.len;
-        Some(piece)
-    })
-}
-
-fn unit_bytes() -> u64 {
-    store_core::length_u64(UNIT_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn medium() -> Medium {
-        Medium::new(1 << 20, u64::MAX)
-    }
 
     fn after_cut(medium: &Medium, keep: Keep) -> Vec<u8> {
         let (view, _) = medium.cut(keep, 1);
@@ -206,46 +121,36 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_covers_what_completed_before_it_was_issued() {
-        let medium = medium();
-        medium.write(0, &[1; 4096]);
-        let issued = medium.completed();
-        medium.write(4096, &[2; 4096]);
-        assert_eq!(after_cut(&medium, Keep::None), [0, 0, 0], "issued is not completed");
-        medium.flush(issued);
-        assert_eq!(after_cut(&medium, Keep::None), [1, 0, 0]);
-        assert_eq!(after_cut(&medium, Keep::All), [1, 2, 0]);
-        assert_eq!(medium.volatile_units(), 1);
-    }
-
-    #[test]
-    fn a_write_shorter_than_a_unit_leaves_the_rest_of_it() {
-        let medium = medium();
-        medium.write(0, &[1; 8192]);
-        medium.write(4000, &[2; 200]);
-        let found = medium.read(3999, 202);
-        assert_eq!((found[0], found[1], found[200], found[201]), (1, 2, 2, 1));
-        assert_eq!(medium.read((1 << 20) - 1, 10), [0]);
+    fn nothing_lies_beyond_the_end() {
+        let medium = Medium::new(8192, u64::MAX);
+        medium.write(8000, &[1; 500]);
+        assert_eq!(medium.read(8191, 10), [1]);
+        assert_eq!(medium.read(9000, 10), []);
+        medium.write(8192, &[1; 500]);
     }
 
     #[test]
     fn what_is_written_to_a_view_stays_there() {
-        let medium = medium();
+        let medium = Medium::new(1 << 20, u64::MAX);
         medium.write(0, &[1; 4096]);
-        let (view, position) = medium.cut(Keep::All, 0);
+        let (view, _) = medium.cut(Keep::All, 0);
         view.write(0, &[7; 4096]);
         assert_eq!((view.read(0, 1), medium.read(0, 1)), (vec![7], vec![1]));
-        assert_eq!(position, Position(1));
     }
 
     #[test]
-    fn a_full_cache_lets_go_of_its_oldest() {
+    fn a_full_cache_is_written_out() {
         let medium = Medium::new(1 << 20, 2 * 4096);
-        for at in 0..3_u8 {
-            medium.write(u64::from(at) * 4096, &[at + 1; 4096]);
+        for (at, byte) in [(0, 1), (4096, 2)] {
+            medium.write(at, &[byte; 4096]);
         }
-        assert_eq!(after_cut(&medium, Keep::None), [1, 0, 0]);
-        medium.flush(medium.completed());
+        assert_eq!(after_cut(&medium, Keep::None), [0, 0, 0]);
+        medium.write(8192, &[3; 4096]);
         assert_eq!(after_cut(&medium, Keep::None), [1, 2, 3]);
+        medium.write(8192, &[0; 4096]);
+        assert_eq!(after_cut(&medium, Keep::None), [1, 2, 3]);
+        assert_eq!(after_cut(&medium, Keep::All), [1, 2, 0]);
+        medium.flush(medium.completed());
+        assert_eq!((after_cut(&medium, Keep::None), medium.volatile_bytes()), (vec![1, 2, 0], 0));
     }
 }

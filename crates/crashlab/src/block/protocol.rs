@@ -4,8 +4,9 @@
 use std::fmt;
 use std::str::SplitWhitespace;
 
+use crate::device::Keep;
+
 use super::fault::Fault;
-use super::survive::Keep;
 use super::timing::Timing;
 
 /// The file that is the disk.

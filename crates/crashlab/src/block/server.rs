@@ -53,10 +53,15 @@ pub fn serve(control: &UnixStream, at: &Path, options: ServeOptions) -> io::Resu
     let owner = getppid();
     let disks = Arc::new(Disks::new(options));
     let mut config = Config::default();
-    config.mount_options =
-        vec![MountOption::FSName("power-disk".to_owned()), MountOption::DefaultPermissions];
+    config.mount_options = vec![
+        MountOption::FSName(super::private::SOURCE.to_owned()),
+        MountOption::DefaultPermissions,
+    ];
     config.n_threads = Some(THREADS);
-    let session = Session::new(Served(Arc::clone(&disks)), at, &config)?.spawn()?;
+    let session = Session::new(Served(Arc::clone(&disks)), at, &config)?;
+    // Before there are threads, which must not see it either.
+    super::private::leave().map_err(io::Error::other)?;
+    let session = session.spawn()?;
     let mut lines = BufReader::new(control.try_clone()?).lines();
     let mut control = control;
     writeln!(control, "ok ready")?;
@@ -73,7 +78,7 @@ pub fn serve(control: &UnixStream, at: &Path, options: ServeOptions) -> io::Resu
         }
     }
     // Stuck requests hold the threads that the session would wait for.
-    disks.each(|disk| disk.faults.heal());
+    disks.heal_all();
     // Whoever still has the disk open gets errors from here on.
     drop(session);
     Ok(())
@@ -157,9 +162,10 @@ impl Disks {
         disks.find(|(_, (known, _))| known == name).map(|(file, (_, disk))| (*file, disk.clone()))
     }
 
-    fn each(&self, mut act: impl FnMut(&Disk)) {
-        let disks: Vec<_> = self.table().disks.values().map(|(_, disk)| disk.clone()).collect();
-        disks.iter().for_each(|disk| act(disk));
+    fn heal_all(&self) {
+        for (_, disk) in self.table().disks.values() {
+            disk.faults.heal();
+        }
     }
 
     /// Does what the owner asks; the words of the answer.
@@ -177,7 +183,7 @@ impl Disks {
                 table.next += 1;
                 let name = format!("cut-{}", file - FIRST_FILE);
                 table.disks.insert(file, (name.clone(), view));
-                Ok(format!("{name} {}", position.0))
+                Ok(format!("{name} {}", position.get()))
             }
             Request::Drop { disk } => {
                 let (file, _) = self.find(&disk).ok_or_else(|| format!("no disk {disk}"))?;
@@ -270,7 +276,7 @@ impl Disk {
             flushes: read(&self.flushes),
             failed: read(&self.failed),
             waiting: read(&self.waiting),
-            volatile_bytes: self.medium.volatile_units() * UNIT,
+            volatile_bytes: self.medium.volatile_bytes(),
         }
     }
 }
@@ -414,7 +420,7 @@ const THREADS: usize = 16;
 /// The largest that current kernels send.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 /// How long the kernel may keep names and sizes, which do not change.
-const KEPT: Duration = Duration::from_secs(3600);
+const KEPT: Duration = Duration::from_hours(1);
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 const SIGKILL: u32 = 9;
 

@@ -33,9 +33,9 @@ pub enum DiskType {
     Cloud3000Iops,
     /// A disk of 7200 turns a minute.
     Hdd7200,
-    /// NVMe without power-loss protection: a flush writes its cache out.
+    /// `NVMe` without power-loss protection: a flush writes its cache out.
     NvmeNoPlp,
-    /// NVMe with power-loss protection: a flush has nothing to do.
+    /// `NVMe` with power-loss protection: a flush has nothing to do.
     NvmePlp,
     /// SATA without power-loss protection.
     SataNoPlp,

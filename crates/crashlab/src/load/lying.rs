@@ -190,7 +190,8 @@ impl LogFile for LyingFile {
 /// Writes the file's dirty pages to the device and waits for that: `sync_file_range(2)`, all flags.
 fn sync_file_range(path: &Path) -> io::Result<()> {
     let status = Command::new("xfs_io")
-        .args(["-c", "sync_range -b -w -a 0 0"])
+        // One flag a command: of several it takes the last.
+        .args(["-c", "sync_range -b 0 0", "-c", "sync_range -w 0 0", "-c", "sync_range -a 0 0"])
         .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
