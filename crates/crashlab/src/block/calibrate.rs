@@ -37,8 +37,8 @@ impl fmt::Display for FloorLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "syncs of {:?} cannot be emulated where they take {:?} on a disk that takes no time: it \
-             must be twice that at least",
+            "syncs of {:?} cannot be emulated where they take {:?} on a disk that takes no time: \
+             it must be twice that at least",
             self.asked, self.floor
         )
     }
