@@ -57,7 +57,7 @@ impl Strategy {
     }
 
     /// What it tells its producers that it promises.
-    fn mark(self) -> AckAt {
+    pub(crate) fn mark(self) -> AckAt {
         match self {
             Self::CommitRealtime { .. } => AckAt::Wrote,
             Self::FlushRealtime { .. } => AckAt::Committed,
@@ -65,7 +65,8 @@ impl Strategy {
         }
     }
 
-    fn open(self, root: &Path, mut options: LogOptions) -> Result<Log, OpenError> {
+    /// Opens a log in `root` that decides so.
+    pub(crate) fn open(self, root: &Path, mut options: LogOptions) -> Result<Log, OpenError> {
         let nanos =
             |duration: Duration| Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
         let flush = |interval| flush_realtime::Config {

@@ -3,7 +3,8 @@
 //! QEMU runs Debian's cloud kernel with a program of ours as init, which has a real log under load
 //! on a real file system on a virtual disk, and tells its acknowledgements over a virtual serial
 //! port. Killing QEMU kills that kernel at any instruction: its page cache is gone, and what it had
-//! written to its disk stays, as the host lives on.
+//! written to its disk stays, as the host lives on. For a power cut ([`Loss::Power`]) QEMU records
+//! the disk's writes and flushes, and what was not flushed survives in part.
 //!
 //! No root is needed, and no hardware support: QEMU translates the guest's instructions itself
 //! (TCG). Its own use of KVM is left alone, as it hangs where virtual machines cannot be nested.
@@ -18,63 +19,15 @@ mod kernel;
 mod kills;
 mod machine;
 mod wire;
+mod write_log;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use store_core::AckAt;
-
-pub use disk::Fs;
 pub use error::{Missing, VmError};
 pub use host::{Host, available, fetch_kernel};
 pub use kernel::Kernel;
-pub use kills::{Lab, Plan, Tally};
-
-/// A strategy that the guest's log can have.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Strategy {
-    /// Staged commits and flushes by interval.
-    CommitRealtime,
-    /// Flushes by interval.
-    FlushRealtime,
-    /// Acknowledges what is flushed.
-    GroupCommit,
-}
-
-impl Strategy {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::CommitRealtime, Self::FlushRealtime, Self::GroupCommit];
-
-    /// Its name, as profiles have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CommitRealtime => "commit-realtime",
-            Self::FlushRealtime => "flush-realtime",
-            Self::GroupCommit => "group-commit",
-        }
-    }
-
-    /// The mark at which it acknowledges.
-    fn mark(self) -> AckAt {
-        match self {
-            Self::CommitRealtime => AckAt::Wrote,
-            Self::FlushRealtime => AckAt::Committed,
-            Self::GroupCommit => AckAt::Flushed,
-        }
-    }
-
-    fn code(self) -> u32 {
-        match self {
-            Self::CommitRealtime => 0,
-            Self::FlushRealtime => 1,
-            Self::GroupCommit => 2,
-        }
-    }
-
-    fn of_code(code: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|strategy| strategy.code() == code)
-    }
-}
+pub use kills::{Lab, Loss, Plan, Tally};
 
 /// Runs a command to its end, and gives what it printed.
 fn run(command: &mut Command) -> Result<String, VmError> {

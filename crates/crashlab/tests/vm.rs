@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use crashlab::vm::{Fs, Lab, Plan, Strategy, available};
-
-fn plan(strategy: Strategy, kills: u64) -> Plan {
-    let window = Duration::from_millis(800);
-    Plan { strategy, kills, seed: 7, window, claims_durable: false }
-}
+use crashlab::block::FsKind;
+use crashlab::load::{Lie, Strategy};
+use crashlab::vm::{Lab, Loss, Plan, available};
 
 #[test]
 fn a_killed_kernel_leaves_what_was_promised_and_a_lie_is_caught() {
-    let host = match available(Fs::Ext4) {
+    let host = match available(FsKind::Ext4) {
         Ok(host) => host,
         Err(missing) => {
             println!("left out: kills of a kernel ({missing})");
@@ -19,17 +16,31 @@ fn a_killed_kernel_leaves_what_was_promised_and_a_lie_is_caught() {
         }
     };
     let folder = tempfile::tempdir().unwrap();
-    let lab = Lab::new(&host, Fs::Ext4, folder.path()).unwrap();
-    for strategy in Strategy::ALL {
-        let tally = lab.run(&plan(strategy, 3), &mut |_| ()).unwrap();
-        assert_eq!(tally.violations, [""; 0], "{strategy:?}");
-        assert!(tally.refused.is_empty(), "{strategy:?}: {:?}", tally.refused);
-        assert_eq!(tally.kills, 3, "{strategy:?}");
-        assert!(tally.survived() > 0, "{strategy:?}: {tally:?}");
+    let lab = Lab::new(&host, FsKind::Ext4, folder.path()).unwrap();
+    let window = Duration::from_millis(800);
+    let interval = Duration::from_millis(100);
+    let commit = Duration::from_millis(20);
+    let honest = [
+        (Strategy::CommitRealtime { commit, interval }, Loss::Kernel),
+        (Strategy::FlushRealtime { interval }, Loss::Power),
+        (Strategy::GroupCommit, Loss::Kernel),
+        (Strategy::GroupCommit, Loss::Power),
+    ];
+    for (strategy, loss) in honest {
+        let plan = Plan { strategy, loss, kills: 3, seed: 7, window };
+        let tally = lab.run(&plan, &mut |_| ()).unwrap();
+        assert_eq!(tally.violations, [""; 0], "{plan:?}");
+        assert_eq!(tally.refused, [""; 0], "{plan:?}");
+        assert_eq!(tally.unmountable, [""; 0], "{plan:?}");
+        assert_eq!(tally.kills, 3, "{plan:?}");
+        assert!(tally.survived() > 0, "{plan:?}: {tally:?}");
     }
-    // Acknowledged from the page cache as if it were durable: every kill can show that.
-    let lie = Plan { claims_durable: true, ..plan(Strategy::FlushRealtime, 8) };
-    let tally = lab.run(&lie, &mut |_| ()).unwrap();
-    let said = "though it was acknowledged at Flushed";
-    assert!(tally.violations.iter().any(|violation| violation.contains(said)), "{tally:?}");
+    // Most kills show the lie, none needs to.
+    let strategy = Strategy::Lying(Lie::AckBeforeSync);
+    let caught = (0..5).find_map(|seed| {
+        let plan = Plan { strategy, loss: Loss::Kernel, kills: 4, seed, window };
+        lab.run(&plan, &mut |_| ()).unwrap().violations.pop()
+    });
+    let caught = caught.expect("one of 20 kills shows it");
+    assert!(caught.contains("though it was acknowledged at Flushed"), "{caught}");
 }

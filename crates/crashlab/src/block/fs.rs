@@ -45,7 +45,7 @@ impl FsKind {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    pub(super) fn maker(self) -> (&'static str, &'static str) {
+    pub(crate) fn maker(self) -> (&'static str, &'static str) {
         match self {
             Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
             Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
@@ -54,7 +54,7 @@ impl FsKind {
     }
 
     /// Arguments that leave nothing to be written later, and discard nothing.
-    fn maker_arguments(self) -> &'static [&'static str] {
+    pub(crate) fn maker_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Btrfs | Self::Xfs => &["-q", "-f", "-K"],
             Self::Ext4 => &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],

@@ -65,6 +65,16 @@ impl Image {
         }
     }
 
+    /// The blocks that are not zero by default, with their places, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &[u8; UNIT_LEN])> {
+        let units = (0..).zip(self.groups.iter()).filter_map(|(group, blocks)| {
+            let blocks = blocks.as_ref()?;
+            let first: u64 = group * store_core::length_u64(GROUP) * UNIT;
+            Some((0..).zip(blocks.iter()).map(move |(unit, block)| (first + unit * UNIT, block)))
+        });
+        units.flatten().filter_map(|(at, block)| Some((at, &**block.as_ref()?)))
+    }
+
     pub(crate) fn check(&self, at: u64, len: u64) {
         let end = at.checked_add(len);
         let fits = end.is_some_and(|end| end <= self.len);

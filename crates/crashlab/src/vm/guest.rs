@@ -11,19 +11,15 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use commit_realtime::CommitRealtime;
-use flush_realtime::FlushRealtime;
-use group_commit::GroupCommit;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use rustix::time::{ClockId, Timespec, clock_settime};
-use store_core::{Message, Nanos, SegmentSize, Wait};
+use store_core::{Message, SegmentSize, Wait};
 use store_os::{AckError, AppendError, Io, Log, LogOptions, OpenError, Preallocate};
 
 use crate::check::read_all;
 use crate::payload::Sent;
 
-use super::Strategy;
 use super::initramfs::{EARLY, LATE};
 use super::wire::{self, Loading, Opening, Report};
 
@@ -102,13 +98,15 @@ fn wait_for<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
 
 fn obey(orders: &mut File, port: &Port) -> Result<(), String> {
     let opening = next(orders, Opening::decode)?;
+    let text = |error: io::Error| error.to_string();
     prepare(&opening).map_err(|error| format!("cannot use the disk: {error}"))?;
+    if let Err(refused) = mount(DISK, MOUNTED, &*opening.fs, MountFlags::empty(), None) {
+        return port.tell(&Report::Unmountable(refused.to_string())).map_err(text);
+    }
     let log = match open(&opening) {
         Ok(log) => log,
-        Err(OpenError::System(error)) => return Err(error.to_string()),
         Err(refused) => {
-            let told = port.tell(&Report::Refused(refused.to_string()));
-            return told.map_err(|error| error.to_string());
+            return port.tell(&Report::Refused(refused.to_string())).map_err(text);
         }
     };
     tell_what_is_there(&log, port)?;
@@ -133,6 +131,7 @@ fn next<T>(orders: &mut File, decode: impl Fn(&[u8]) -> Option<T>) -> Result<T, 
     frame.and_then(|frame| decode(&frame)).ok_or_else(|| "orders not understood".to_owned())
 }
 
+/// Sets clock and kernel as ordered, and brings up the disk.
 fn prepare(orders: &Opening) -> io::Result<()> {
     let wall = Duration::from_nanos(orders.wall_ns);
     let wall = Timespec::try_from(wall).map_err(io::Error::other)?;
@@ -142,48 +141,21 @@ fn prepare(orders: &Opening) -> io::Result<()> {
         fs::write("/proc/sys/vm/dirty_writeback_centisecs", orders.expire_cs.to_string())?;
     }
     load_modules(LATE)?;
-    wait_for(|| File::open(DISK))?;
-    mount(DISK, "/disk", &*orders.fs, MountFlags::empty(), None)?;
-    Ok(())
+    wait_for(|| File::open(DISK)).map(drop)
 }
 
 fn open(orders: &Opening) -> Result<Log, OpenError> {
-    let root = Path::new("/disk/store");
-    let io = match orders.strategy {
-        Strategy::CommitRealtime => None,
-        Strategy::FlushRealtime | Strategy::GroupCommit => {
-            let can_map = orders.mapped && Log::can_map(Path::new("/disk"))?;
-            Some(if can_map { Io::Mapped } else { Io::Positioned })
-        }
-    };
+    let can_map = orders.mapped && Log::can_map(Path::new(MOUNTED))?;
     let options = LogOptions {
         // Small, so that a second of load fills several.
         segment_size: SegmentSize::new(SEGMENT_BYTES).expect("a valid size"),
         max_message_bytes: 16 << 10,
         staging_bytes: 1 << 20,
-        io,
+        io: Some(if can_map { Io::Mapped } else { Io::Positioned }),
         preallocate: if orders.zeroed { Preallocate::Zero } else { Preallocate::Fallocate },
         ..LogOptions::default()
     };
-    let interval = Nanos::new(orders.interval_us * 1000);
-    let flush =
-        flush_realtime::Config { interval, least_pages: 0, ..flush_realtime::Config::default() };
-    let chosen = "a valid configuration";
-    match orders.strategy {
-        Strategy::CommitRealtime => {
-            let config = commit_realtime::Config {
-                commit_interval: Nanos::new(interval.get() / 4),
-                commit_thorough_interval: Nanos::new(interval.get() / 2),
-                flush,
-                ..commit_realtime::Config::default()
-            };
-            Log::open(root, options, CommitRealtime::new(config).expect(chosen))
-        }
-        Strategy::FlushRealtime => {
-            Log::open(root, options, FlushRealtime::new(flush).expect(chosen))
-        }
-        Strategy::GroupCommit => Log::open(root, options, GroupCommit::default()),
-    }
+    orders.strategy.open(&Path::new(MOUNTED).join("store"), options)
 }
 
 fn tell_what_is_there(log: &Log, port: &Port) -> Result<(), String> {
@@ -191,7 +163,7 @@ fn tell_what_is_there(log: &Log, port: &Port) -> Result<(), String> {
     let opened = Report::Opened {
         end: recovery.end,
         torn_bytes: recovery.torn_bytes,
-        set_aside_bytes: recovery.set_aside_bytes,
+        unsynced_records: recovery.unsynced_records,
     };
     let found = read_all(log).map_err(|error| error.to_string())?;
     let records = found.into_iter().map(Report::Record);
@@ -240,4 +212,5 @@ fn produce(
 }
 
 const DISK: &str = "/dev/vda";
+const MOUNTED: &str = "/disk";
 const SEGMENT_BYTES: u64 = 256 << 10;

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::block::FsKind;
+
 use super::error::{Missing, VmError};
-use super::{Fs, Kernel, program};
+use super::{Kernel, disk, program};
 
 /// What a virtual machine needs of the host, found.
 #[derive(Clone, Debug)]
@@ -22,12 +24,12 @@ pub struct Host {
 /// # Errors
 ///
 /// The first that is missing, with how to get it in one line.
-pub fn available(fs: Fs) -> Result<Host, Missing> {
+pub fn available(fs: FsKind) -> Result<Host, Missing> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Missing::Architecture);
     }
     let qemu = program("qemu-system-x86_64", "qemu-system-x86")?;
-    fs.mkfs()?;
+    disk::maker(fs)?;
     let setpriv = program("setpriv", "util-linux")?;
     let folder = folder();
     Ok(Host { qemu, setpriv, kernel: Kernel::find(&folder.join(KERNEL))?, folder })

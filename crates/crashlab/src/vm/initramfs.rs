@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::block::FsKind;
+
 use super::cpio::Archive;
 use super::error::VmError;
 use super::kernel::Kernel;
-use super::{Fs, run};
+use super::{disk, run};
 
 /// Builds the init program: `crashlab-init`, linked statically, as a guest has no libraries.
 ///
@@ -28,7 +30,7 @@ pub(super) fn build_init(folder: &Path) -> Result<PathBuf, VmError> {
 }
 
 /// Packs `init` and the modules that a guest on `fs` needs.
-pub(super) fn pack(kernel: &Kernel, init: &Path, fs: Fs) -> Result<Vec<u8>, VmError> {
+pub(super) fn pack(kernel: &Kernel, init: &Path, fs: FsKind) -> Result<Vec<u8>, VmError> {
     let mut archive = Archive::default();
     let program = fs::read(init).map_err(VmError::io("read", init))?;
     archive.file("init", &program);
@@ -36,10 +38,10 @@ pub(super) fn pack(kernel: &Kernel, init: &Path, fs: Fs) -> Result<Vec<u8>, VmEr
         archive.directory(folder);
     }
     // The disk's driver comes last: a guest is kept before it has read anything of a disk.
-    let early: Vec<_> = PORT.iter().chain(fs.modules()).copied().collect();
+    let early: Vec<_> = PORT.iter().chain(disk::modules(fs)).copied().collect();
     let early = kernel.modules(&early)?;
-    let disk = kernel.modules(&[DISK])?;
-    let late = disk.into_iter().filter(|(name, _)| early.iter().all(|(known, _)| known != name));
+    let late = kernel.modules(&[DISK])?;
+    let late = late.into_iter().filter(|(name, _)| early.iter().all(|(known, _)| known != name));
     for (folder, modules) in [(EARLY, early.clone()), (LATE, late.collect())] {
         archive.directory(folder);
         for (number, (name, content)) in modules.iter().enumerate() {

@@ -5,35 +5,48 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use store_core::{AckAt, LogOffset};
+use store_core::LogOffset;
 use store_os::monotonic;
 
+use crate::block::FsKind;
 use crate::check::{FoundRecord, Promise, check};
+use crate::device::{Device, Keep};
+use crate::load::Strategy;
 use crate::payload::Shape;
 use crate::random::Random;
 use crate::witness::Witness;
 
+use super::disk;
 use super::error::VmError;
 use super::host::Host;
 use super::initramfs::{build_init, pack};
 use super::machine::{Machine, Parts, plain, since};
 use super::wire::{Loading, Opening, Report};
-use super::{Fs, Strategy};
+use super::write_log;
+
+/// What a kill takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loss {
+    /// The kernel with its page cache; the disk keeps what it was given.
+    Kernel,
+    /// The disk's volatile cache too: what was not flushed survives in part, in any order.
+    Power,
+}
 
 /// How often a kernel is killed, and under what load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// The strategy of the guest's log.
+    /// The strategy of the guest's log. Each boot has intervals of its own, which are at most
+    /// these.
     pub strategy: Strategy,
+    /// What a kill takes.
+    pub loss: Loss,
     /// Kills.
     pub kills: u64,
     /// What load and moments follow from, as far as the machine's own pace allows.
     pub seed: u64,
     /// The longest time between the beginning of the load and the kill.
     pub window: Duration,
-    /// Whether every acknowledgement is taken for a promise of durability, whatever the strategy
-    /// says. A lie under the asynchronous ones, which has to be caught.
-    pub claims_durable: bool,
 }
 
 /// What kills left.
@@ -51,10 +64,14 @@ pub struct Tally {
     pub losing_kills: u64,
     /// Kills behind which opening cut a torn tail.
     pub torn: u64,
-    /// Kills behind which opening kept a copy of what it cut.
-    pub set_aside: u64,
-    /// Why opening was refused; such a kill was not checked.
+    /// Kills behind which whole records lay behind a hole, and were cut with it.
+    pub holes: u64,
+    /// Kills behind which the disk lost something that was not flushed, or may have.
+    pub cuts: u64,
+    /// Why opening was refused; what such a kill left was not checked.
     pub refused: Vec<String>,
+    /// Why the file system could not be mounted; likewise.
+    pub unmountable: Vec<String>,
     /// Promises that were not kept.
     pub violations: Vec<String>,
 }
@@ -67,7 +84,8 @@ impl Tally {
 
     /// Kills whose outcome was checked.
     pub fn checked(&self) -> u64 {
-        self.kills - store_core::length_u64(self.refused.len())
+        let unchecked = self.refused.len() + self.unmountable.len();
+        self.kills.saturating_sub(store_core::length_u64(unchecked))
     }
 }
 
@@ -75,8 +93,9 @@ impl Tally {
 #[derive(Debug)]
 pub struct Lab {
     parts: Parts,
-    fs: Fs,
+    fs: FsKind,
     disk: PathBuf,
+    record: PathBuf,
     release: String,
 }
 
@@ -86,7 +105,7 @@ impl Lab {
     /// # Errors
     ///
     /// If the host refuses something, or the guest does not come up.
-    pub fn new(host: &Host, fs: Fs, folder: &Path) -> Result<Self, VmError> {
+    pub fn new(host: &Host, fs: FsKind, folder: &Path) -> Result<Self, VmError> {
         let init = build_init(&host.folder)?;
         let parts = Parts {
             qemu: host.qemu.clone(),
@@ -101,9 +120,9 @@ impl Lab {
         let initrd = pack(&host.kernel, &init, fs)?;
         fs::write(&parts.initrd, initrd).map_err(VmError::io("write", &parts.initrd))?;
         let disk = folder.join("disk");
-        fs.make(&disk)?;
-        let release = parts.take_snapshot(&disk)?;
-        Ok(Self { parts, fs, disk, release })
+        disk::make(fs, &disk)?;
+        let release = parts.take_snapshot(&plain(&disk))?;
+        Ok(Self { parts, fs, disk, record: folder.join("record"), release })
     }
 
     /// What the guest's kernel calls itself.
@@ -120,10 +139,9 @@ impl Lab {
     /// If the machine does not do as it is told. What the log does wrong is in the tally.
     pub fn run(&self, plan: &Plan, on_kill: &mut dyn FnMut(&Tally)) -> Result<Tally, VmError> {
         let mut tally = Tally::default();
-        let mut random = Random::of(plan.seed, plan.strategy.code().into());
+        let mut random = Random::new(plan.seed);
         while tally.kills < plan.kills {
-            self.fs.make(&self.disk)?;
-            let mut chain = Chain::new(self, plan, random.next_u64(), &mut tally);
+            let mut chain = Chain::new(self, plan, random.next_u64(), &mut tally)?;
             let kills = CHAIN.min(plan.kills - chain.tally.kills);
             for _ in 0..kills {
                 if chain.boot(End::Kill)? == Found::Refused {
@@ -165,6 +183,8 @@ struct Chain<'a> {
     witness: Witness,
     /// The log's own mark, as far as the host heard of it.
     flushed: LogOffset,
+    /// The disk, if power is cut.
+    device: Option<Device>,
     tally: &'a mut Tally,
     /// How long the last opening took.
     opening: Duration,
@@ -173,26 +193,36 @@ struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    fn new(lab: &'a Lab, plan: &'a Plan, seed: u64, tally: &'a mut Tally) -> Self {
+    fn new(lab: &'a Lab, plan: &'a Plan, seed: u64, tally: &'a mut Tally) -> Result<Self, VmError> {
+        disk::make(lab.fs, &lab.disk)?;
+        let device = match plan.loss {
+            Loss::Kernel => None,
+            Loss::Power => Some(Device::of(disk::load(&lab.disk)?)),
+        };
         let mut random = Random::new(seed);
         let producers = u32::try_from(random.between(1, 4)).expect("a few");
         let max_body = *random.pick(&[100, 600, 4000, 12_000]);
         let shape = Shape { seed, producers, min_body: 16, max_body };
-        Self {
+        Ok(Self {
             lab,
             plan,
             random,
             witness: Witness::new(shape),
             flushed: LogOffset::ZERO,
+            device,
             tally,
             opening: Duration::from_millis(200),
             is_open: true,
-        }
+        })
     }
 
     /// Brings the guest back, judges what the last kill left, and kills again.
     fn boot(&mut self, end: End) -> Result<Found, VmError> {
-        let mut machine = self.lab.parts.restore(&plain(&self.lab.disk))?;
+        let drive = match &self.device {
+            None => plain(&self.lab.disk),
+            Some(_) => write_log::recorded(&self.lab.disk, &self.lab.record)?,
+        };
+        let mut machine = self.lab.parts.restore(&drive)?;
         machine.order(&self.opening().encode())?;
         let mut heard = Heard::default();
         let is_early = end == End::Kill && self.random.chance(EARLY_IN_THOUSAND);
@@ -210,8 +240,8 @@ impl<'a> Chain<'a> {
             for report in machine.kill() {
                 heard.hear(report)?;
             }
-            self.tally.kills += 1;
             self.tally.kills_in_opening += 1;
+            self.killed()?;
             return Ok(self.judge(heard));
         }
         self.opening = since(begun);
@@ -223,10 +253,27 @@ impl<'a> Chain<'a> {
             for report in machine.kill() {
                 self.hear(report)?;
             }
-            self.tally.kills += 1;
             self.tally.acked += self.witness.snapshot().acked_records();
+            self.killed()?;
         }
         Ok(Found::Log)
+    }
+
+    /// The machine is gone; what does its disk hold now?
+    fn killed(&mut self) -> Result<(), VmError> {
+        self.tally.kills += 1;
+        let Some(device) = &mut self.device else { return Ok(()) };
+        if write_log::replay(&self.lab.record, device)? {
+            let keep = *self.random.pick(&Keep::ALL);
+            self.tally.cuts += u64::from(device.unflushed_bytes() > 0);
+            let image = device.cut(keep, self.random.next_u64());
+            disk::store(&image, &self.lab.disk)?;
+            *device = Device::of(image);
+        } else {
+            // The kill hit the record where it matters: nothing is known to be unflushed.
+            *device = Device::of(disk::load(&self.lab.disk)?);
+        }
+        Ok(())
     }
 
     fn opening(&mut self) -> Opening {
@@ -236,18 +283,39 @@ impl<'a> Chain<'a> {
         Opening {
             wall_ns: whole + u64::try_from(now.tv_nsec).unwrap_or(0),
             fs: self.lab.fs.name().to_owned(),
-            strategy: self.plan.strategy,
-            interval_us: self.random.between(5000, 100_000),
+            strategy: self.strategy(),
             mapped: self.random.chance(500),
             zeroed: self.random.chance(500),
             expire_cs: *self.random.pick(&[0, 2, 20]),
         }
     }
 
+    /// The strategy, with intervals between a twentieth and the whole of the plan's.
+    fn strategy(&mut self) -> Strategy {
+        let random = &mut self.random;
+        let mut within = |limit: Duration| {
+            let part = u32::try_from(random.between(1, 20)).expect("a few");
+            limit * part / 20
+        };
+        match self.plan.strategy {
+            Strategy::CommitRealtime { commit, interval } => {
+                Strategy::CommitRealtime { commit: within(commit), interval: within(interval) }
+            }
+            Strategy::FlushRealtime { interval } => {
+                Strategy::FlushRealtime { interval: within(interval) }
+            }
+            other => other,
+        }
+    }
+
     /// Whether what the guest told of its log is what had been promised.
     fn judge(&mut self, heard: Heard) -> Found {
-        if let Some(refused) = heard.refused {
-            self.tally.refused.push(refused);
+        if let Some((list, said)) = match (heard.refused, heard.unmountable) {
+            (Some(said), _) => Some((&mut self.tally.refused, said)),
+            (None, Some(said)) => Some((&mut self.tally.unmountable, said)),
+            (None, None) => None,
+        } {
+            list.push(said);
             self.is_open = false;
             return Found::Refused;
         }
@@ -259,7 +327,7 @@ impl<'a> Chain<'a> {
         self.tally.lost_acked += verdict.lost_acked;
         self.tally.losing_kills += u64::from(verdict.lost_acked > 0);
         self.tally.torn += u64::from(opened.torn_bytes > 0);
-        self.tally.set_aside += u64::from(opened.set_aside_bytes > 0);
+        self.tally.holes += u64::from(opened.unsynced_records > 0);
         let violations = verdict.violations.iter().map(ToString::to_string);
         self.tally.violations.extend(violations);
         self.witness.reopened(&heard.found);
@@ -292,9 +360,7 @@ impl<'a> Chain<'a> {
         match report {
             Report::Acked { sent, appended, flushed } => {
                 self.witness.placed(sent, appended);
-                let mark = self.plan.strategy.mark();
-                let mark = if self.plan.claims_durable { AckAt::Flushed } else { mark };
-                self.witness.acked_at(sent, mark);
+                self.witness.acked_at(sent, self.plan.strategy.mark());
                 self.flushed = self.flushed.max(flushed);
                 Ok(())
             }
@@ -316,28 +382,30 @@ struct Heard {
     found: Vec<FoundRecord>,
     is_complete: bool,
     refused: Option<String>,
+    unmountable: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     end: LogOffset,
     torn_bytes: u64,
-    set_aside_bytes: u64,
+    unsynced_records: u64,
 }
 
 impl Heard {
     fn is_over(&self) -> bool {
-        self.is_complete || self.refused.is_some()
+        self.is_complete || self.refused.is_some() || self.unmountable.is_some()
     }
 
     fn hear(&mut self, report: Report) -> Result<(), VmError> {
         match report {
-            Report::Opened { end, torn_bytes, set_aside_bytes } => {
-                self.opened = Some(Opened { end, torn_bytes, set_aside_bytes });
+            Report::Opened { end, torn_bytes, unsynced_records } => {
+                self.opened = Some(Opened { end, torn_bytes, unsynced_records });
             }
             Report::ReadBack => self.is_complete = true,
             Report::Record(record) => self.found.push(record),
             Report::Refused(said) => self.refused = Some(said),
+            Report::Unmountable(said) => self.unmountable = Some(said),
             other => return Err(unexpected(other)),
         }
         Ok(())

@@ -55,8 +55,8 @@ impl Parts {
     /// [`restore`](Self::restore) begins with, and gives its kernel's release.
     ///
     /// The guest has not looked at any disk by then, so it can be given another one each time.
-    pub(super) fn take_snapshot(&self, disk: &Path) -> Result<String, VmError> {
-        let mut machine = self.start(&plain(disk), Begin::Boot)?;
+    pub(super) fn take_snapshot(&self, drive: &[String]) -> Result<String, VmError> {
+        let mut machine = self.start(drive, Begin::Boot)?;
         let ready = machine.next(BOOT_LIMIT)?;
         let Some(Report::Ready(release)) = ready else {
             return Err(machine.silent("its program"));
@@ -108,7 +108,8 @@ impl Parts {
             .args(["-chardev", "stdio,id=port,signal=off", "-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=port"])
             .args(drive)
-            .args(["-device", "virtio-blk-pci,drive=disk"]);
+            // What a discard leaves is not defined; the guest's file systems are not to use any.
+            .args(["-device", "virtio-blk-pci,drive=disk,discard=off"]);
         let _ = fs::remove_file(&self.control);
         command.args(["-qmp", &format!("unix:{},server=on,wait=off", path(&self.control))]);
         if begin == Begin::Restore {
@@ -240,10 +241,12 @@ impl Control {
     }
 }
 
-/// A disk that keeps what a killed machine had written, as the host lives on.
+/// A disk that keeps what a killed machine had written, as the host lives on. The guest's flushes
+/// are the host's syncs, so they take as long as such do.
 pub(super) fn plain(image: &Path) -> Vec<String> {
-    let file = image.display();
-    vec!["-drive".to_owned(), format!("if=none,id=disk,format=raw,cache=writeback,file={file}")]
+    let image = image.display().to_string();
+    let node = format!(r#"{{"driver":"file","node-name":"disk","filename":{image:?}}}"#);
+    vec!["-blockdev".to_owned(), node]
 }
 
 pub(super) fn since(then: Nanos) -> Duration {

@@ -1,14 +1,14 @@
 //! What host and guest say to each other: frames of a length, a kind and big-endian fields.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use store_core::{LogOffset, QueueId, QueueOffset, TimestampMs};
 use store_os::Appended;
 
 use crate::check::FoundRecord;
+use crate::load::{Lie, Strategy};
 use crate::payload::{Sent, Shape};
-
-use super::Strategy;
 
 /// What the host tells the guest to do first after a boot: open the log, and tell what is there.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,8 +19,6 @@ pub(super) struct Opening {
     pub(super) fs: String,
     /// Under which strategy.
     pub(super) strategy: Strategy,
-    /// The strategy's flush interval, in microseconds.
-    pub(super) interval_us: u64,
     /// Whether appends go to a mapping, where the strategy can.
     pub(super) mapped: bool,
     /// Whether segments are filled with zeroes ahead.
@@ -66,8 +64,8 @@ pub(super) enum Report {
         end: LogOffset,
         /// Bytes that opening cut.
         torn_bytes: u64,
-        /// Bytes of them that it kept a copy of.
-        set_aside_bytes: u64,
+        /// Whole records among them, which stood behind a hole.
+        unsynced_records: u64,
     },
     /// The guest waits for orders. Its kernel's release.
     Ready(String),
@@ -77,6 +75,8 @@ pub(super) enum Report {
     Record(FoundRecord),
     /// Opening was refused, and changed nothing.
     Refused(String),
+    /// The disk's file system cannot be mounted.
+    Unmountable(String),
 }
 
 impl Opening {
@@ -84,8 +84,7 @@ impl Opening {
         let mut out = Encoder::new(b'O');
         out.u64(self.wall_ns);
         out.bytes(self.fs.as_bytes());
-        out.u32(self.strategy.code());
-        out.u64(self.interval_us);
+        out.strategy(self.strategy);
         out.u32(self.mapped.into());
         out.u32(self.zeroed.into());
         out.u32(self.expire_cs);
@@ -97,8 +96,7 @@ impl Opening {
         let opening = Self {
             wall_ns: frame.u64()?,
             fs: frame.text()?,
-            strategy: Strategy::of_code(frame.u32()?)?,
-            interval_us: frame.u64()?,
+            strategy: frame.strategy()?,
             mapped: frame.u32()? != 0,
             zeroed: frame.u32()? != 0,
             expire_cs: frame.u32()?,
@@ -148,11 +146,11 @@ impl Report {
                 out.finish()
             }
             Self::Failed(said) => Encoder::text(b'F', said),
-            Self::Opened { end, torn_bytes, set_aside_bytes } => {
+            Self::Opened { end, torn_bytes, unsynced_records } => {
                 let mut out = Encoder::new(b'O');
                 out.u64(end.get());
                 out.u64(*torn_bytes);
-                out.u64(*set_aside_bytes);
+                out.u64(*unsynced_records);
                 out.finish()
             }
             Self::Ready(release) => Encoder::text(b'H', release),
@@ -166,6 +164,7 @@ impl Report {
                 out.finish()
             }
             Self::Refused(said) => Encoder::text(b'D', said),
+            Self::Unmountable(said) => Encoder::text(b'U', said),
         }
     }
 
@@ -184,7 +183,7 @@ impl Report {
             b'O' => Self::Opened {
                 end: LogOffset::new(frame.u64()?),
                 torn_bytes: frame.u64()?,
-                set_aside_bytes: frame.u64()?,
+                unsynced_records: frame.u64()?,
             },
             b'R' => {
                 let appended = frame.appended()?;
@@ -198,6 +197,7 @@ impl Report {
                     body: frame.bytes()?.to_vec(),
                 })
             }
+            b'U' => Self::Unmountable(frame.text()?),
             _ => return None,
         };
         frame.0.is_empty().then_some(report)
@@ -259,6 +259,31 @@ impl Encoder {
         self.0.extend_from_slice(bytes);
     }
 
+    fn duration(&mut self, duration: Duration) {
+        self.u64(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn strategy(&mut self, strategy: Strategy) {
+        let code = match strategy {
+            Strategy::CommitRealtime { .. } => 0,
+            Strategy::FlushRealtime { .. } => 1,
+            Strategy::GroupCommit => 2,
+            Strategy::Lying(Lie::AckBeforeSync) => 3,
+            Strategy::Lying(Lie::RetriedSync) => 4,
+            Strategy::Lying(Lie::SwallowedError) => 5,
+            Strategy::Lying(Lie::SyncFileRange) => 6,
+        };
+        self.u32(code);
+        match strategy {
+            Strategy::CommitRealtime { commit, interval } => {
+                self.duration(commit);
+                self.duration(interval);
+            }
+            Strategy::FlushRealtime { interval } => self.duration(interval),
+            Strategy::GroupCommit | Strategy::Lying(_) => {}
+        }
+    }
+
     fn appended(&mut self, appended: Appended) {
         self.u64(appended.offset.get());
         self.u32(appended.len);
@@ -305,6 +330,23 @@ impl<'a> Decoder<'a> {
         String::from_utf8(self.bytes()?.to_vec()).ok()
     }
 
+    fn duration(&mut self) -> Option<Duration> {
+        self.u64().map(Duration::from_nanos)
+    }
+
+    fn strategy(&mut self) -> Option<Strategy> {
+        Some(match self.u32()? {
+            0 => Strategy::CommitRealtime { commit: self.duration()?, interval: self.duration()? },
+            1 => Strategy::FlushRealtime { interval: self.duration()? },
+            2 => Strategy::GroupCommit,
+            3 => Strategy::Lying(Lie::AckBeforeSync),
+            4 => Strategy::Lying(Lie::RetriedSync),
+            5 => Strategy::Lying(Lie::SwallowedError),
+            6 => Strategy::Lying(Lie::SyncFileRange),
+            _ => return None,
+        })
+    }
+
     fn appended(&mut self) -> Option<Appended> {
         Some(Appended {
             offset: LogOffset::new(self.u64()?),
@@ -346,11 +388,12 @@ mod tests {
         let end = LogOffset::new(4096);
         check(&Report::Acked { sent, appended, flushed: end });
         check(&Report::Failed("no disk".to_owned()));
-        check(&Report::Opened { end, torn_bytes: 1, set_aside_bytes: 2 });
+        check(&Report::Opened { end, torn_bytes: 1, unsynced_records: 2 });
         check(&Report::Ready("6.1".to_owned()));
         check(&Report::ReadBack);
         check(&Report::Record(FoundRecord::of(&SHAPE, sent, appended)));
         check(&Report::Refused(String::new()));
+        check(&Report::Unmountable("bad superblock".to_owned()));
     }
 
     #[test]
@@ -358,12 +401,24 @@ mod tests {
         let opening = Opening {
             wall_ns: 1 << 60,
             fs: "ext4".to_owned(),
-            strategy: Strategy::CommitRealtime,
-            interval_us: 20_000,
+            strategy: Strategy::GroupCommit,
             mapped: true,
             zeroed: false,
             expire_cs: 10,
         };
+        let (commit, interval) = (Duration::from_micros(7), Duration::from_secs(3));
+        let strategies = [
+            Strategy::CommitRealtime { commit, interval },
+            Strategy::FlushRealtime { interval },
+            Strategy::Lying(Lie::AckBeforeSync),
+            Strategy::Lying(Lie::RetriedSync),
+            Strategy::Lying(Lie::SwallowedError),
+            Strategy::Lying(Lie::SyncFileRange),
+        ];
+        for strategy in strategies {
+            let opening = Opening { strategy, ..opening.clone() };
+            assert_eq!(Opening::decode(&opening.encode()), Some(opening));
+        }
         let frame = opening.encode();
         assert_eq!(Opening::decode(&frame), Some(opening));
         assert_eq!(Opening::decode(&frame[..frame.len() - 1]), None);
