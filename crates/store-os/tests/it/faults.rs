@@ -1,5 +1,6 @@
 //! What the disk can do to a log: fail, fill up, be slow. Every error path has a test.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -334,4 +335,41 @@ fn a_stuck_sync_and_a_full_staging_buffer_delay_no_append() {
     injector.let_go();
     log.close().unwrap();
     assert_eq!(Kind::Sync(Io::Positioned).open(root.path(), small()).recovery().records, 301);
+}
+
+/// A process may go on writing to a file that somebody removed; nobody will ever find it.
+#[test]
+fn a_directory_that_vanishes_is_an_error_and_nothing_more_is_acknowledged_as_durable() {
+    for kind in Kind::ALL {
+        let root = tempfile::tempdir().unwrap();
+        let log = kind.try_open_brisk(root.path(), small()).unwrap();
+        let handle = queue(&log, "T");
+        let first = put(&log, &handle, b"first");
+        eventually("flushed", || flushed_past(&log, first.end()));
+        fs::remove_dir_all(root.path().join("commitlog")).unwrap();
+        let flushed = log.marks().flushed();
+        let message = Message { body: &[7; 5000], ..Message::default() };
+        let mut refused = None;
+        eventually("refused", || {
+            match log.append_and_wait(&handle, &message, Wait::Yes) {
+                Ok(Ok(appended)) => assert!(
+                    !matches!(kind, Kind::Sync(_)),
+                    "{kind:?}: {appended:?} was acknowledged in a file without a name"
+                ),
+                Err(AppendError::Segment(error)) => {
+                    assert_eq!((error.op, error.source), (Op::Create, Errno::NOENT), "{kind:?}");
+                }
+                Ok(Err(AckError::Poisoned(poison))) | Err(AppendError::Poisoned(poison)) => {
+                    refused = Some(poison);
+                }
+                other => panic!("{kind:?}: {other:?}"),
+            }
+            refused.is_some()
+        });
+        let first = refused.unwrap().first;
+        assert_eq!((first.op, first.source), (Op::Sync, Errno::NOENT), "{kind:?}");
+        assert!(first.path.starts_with(root.path()), "{kind:?}: {first}");
+        assert_eq!(log.marks().flushed(), flushed, "{kind:?}");
+        assert!(matches!(log.close(), Err(CloseError::Poisoned { .. })), "{kind:?}");
+    }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod append;
+mod bad_sectors;
 mod batch;
 mod disks;
 mod faults;
@@ -15,6 +16,7 @@ mod golden;
 mod hole;
 mod hostile;
 mod kill;
+mod medium;
 mod reader;
 mod recovery;
 mod reopen;
@@ -24,4 +26,5 @@ mod rocketmq;
 mod stores;
 mod support;
 mod survey;
+mod sync_failures;
 mod ticket;

@@ -8,7 +8,7 @@ use commit_realtime::CommitRealtime;
 use flush_realtime::FlushRealtime;
 use group_commit::GroupCommit;
 use rustix::io::Errno;
-use store_core::{LogOffset, Message, QueueId, SegmentSize, Wait};
+use store_core::{LogOffset, Message, Nanos, QueueId, SegmentSize, Wait};
 use store_os::{Appended, Call, Faults, Io, Log, LogOptions, Preallocate, Queue};
 
 /// The three strategies at RocketMQ's defaults, with the ways of writing they allow.
@@ -37,6 +37,27 @@ impl Kind {
         root: &Path,
         options: LogOptions,
     ) -> Result<Log, store_os::OpenError> {
+        let timed = flush_realtime::Config::default();
+        self.try_open_with(root, options, timed)
+    }
+
+    /// Opens with a timed flush that comes every few milliseconds.
+    pub(crate) fn try_open_brisk(
+        self,
+        root: &Path,
+        options: LogOptions,
+    ) -> Result<Log, store_os::OpenError> {
+        let interval = Nanos::from_millis(5);
+        let timed = flush_realtime::Config { interval, least_pages: 0, ..Default::default() };
+        self.try_open_with(root, options, timed)
+    }
+
+    fn try_open_with(
+        self,
+        root: &Path,
+        options: LogOptions,
+        timed: flush_realtime::Config,
+    ) -> Result<Log, store_os::OpenError> {
         let io = match self {
             Self::Sync(io) | Self::Timed(io) => io,
             Self::Staged => Io::Positioned,
@@ -48,8 +69,11 @@ impl Kind {
         let options = LogOptions { io: Some(io), ..options };
         match self {
             Self::Sync(_) => Log::open(root, options, GroupCommit::default()),
-            Self::Timed(_) => Log::open(root, options, FlushRealtime::default()),
-            Self::Staged => Log::open(root, options, CommitRealtime::default()),
+            Self::Timed(_) => Log::open(root, options, FlushRealtime::new(timed).unwrap()),
+            Self::Staged => {
+                let config = commit_realtime::Config { flush: timed, ..Default::default() };
+                Log::open(root, options, CommitRealtime::new(config).unwrap())
+            }
         }
     }
 }
@@ -105,7 +129,7 @@ pub(crate) fn read_all(log: &Log) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Waits until `holds`; panics if that takes longer than anything here can.
-pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if holds() {
             return;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use group_commit::{Config, GroupCommit};
+use rustix::io::Errno;
 use store_core::{Message, Nanos, Wait};
-use store_os::{AckError, Call, Io, Log, LogOptions};
+use store_os::{AckError, Call, Io, Log, LogOptions, Op};
 
 use crate::support::{Injector, Kind, eventually, queue, small, with_faults};
 
@@ -170,4 +171,55 @@ fn a_waker_that_owns_a_ticket_can_be_dropped_with_one() {
     drop(ticket);
     injector.let_go();
     log.close().unwrap();
+}
+
+/// What a blocking waiter and a future are told, which must be the same, when `cause` has happened
+/// to the log.
+fn told_both(log: Log, cause: impl FnOnce(Log) -> Option<Log>) -> (AckError, Option<Log>) {
+    let handle = queue(&log, "T");
+    let waiting = log.append(&handle, &Message::default(), Wait::Yes).unwrap();
+    let counter = Arc::new(Counter::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    let mut future = pin!(log.append(&handle, &Message::default(), Wait::Yes).unwrap());
+    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let waiter = std::thread::spawn(move || waiting.wait().unwrap_err());
+    let log = cause(log);
+    let told = waiter.join().unwrap();
+    eventually("the future is woken", || counter.count() == 1);
+    let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert_eq!(polled, Poll::Ready(Err(told.clone())));
+    (told, log)
+}
+
+#[test]
+fn why_there_is_no_acknowledgement_is_in_the_errors_type() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(20));
+    let (late, _log) = told_both(log, Some);
+    assert_eq!(late, AckError::FlushTimedOut);
+    assert_eq!(late.to_string(), "the record was not flushed before the deadline");
+    injector.let_go();
+
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path(), Nanos::from_millis(60_000));
+    let (failed, _log) = told_both(log, |log| {
+        injector.fail(Call::Sync, Errno::IO);
+        injector.let_go();
+        Some(log)
+    });
+    let AckError::Poisoned(poison) = &failed else { panic!("{failed:?}") };
+    assert_eq!((poison.first.op, poison.first.source), (Op::Sync, Errno::IO));
+    assert!(failed.to_string().contains("cannot sync "), "{failed}");
+
+    let root = tempfile::tempdir().unwrap();
+    // A gather that nothing ends in time.
+    let [gather, timeout] = [60_000, 120_000].map(Nanos::from_millis);
+    let strategy = GroupCommit::new(Config { timeout, gather, siblings: 2 }).unwrap();
+    let log = Log::open(root.path(), small(), strategy).unwrap();
+    let (shut, _) = told_both(log, |log| {
+        log.abandon();
+        None
+    });
+    assert_eq!(shut, AckError::Closed);
+    assert_eq!(shut.to_string(), "the log was closed before the record was durable");
 }
