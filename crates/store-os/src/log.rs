@@ -105,7 +105,6 @@ impl Log {
         let queues = Queues::default();
         let checkpoint = CheckpointFile::load(directory.root(), directory.files());
         let recovered = recover(&directory, &options, checkpoint.others(), (id, &queues))?;
-        directory.mark_in_use()?;
         let recovery = recovered.report;
         let place = (directory, options);
         let strategy = Box::new(strategy);
@@ -116,6 +115,8 @@ impl Log {
         // that nothing behind this place was promised by then. A failure only makes the next open
         // read more, and refuse more.
         let _ = log.shared.write_last_point(true);
+        // Last, because it syncs the directory: the point's name is durable with it.
+        log.shared.directory.mark_in_use()?;
         Ok(log)
     }
 

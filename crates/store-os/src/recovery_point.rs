@@ -227,13 +227,19 @@ impl Fields<'_> {
 
 /// The two files of a store directory.
 ///
-/// Each write goes to the older one, so that a crash in the middle of it leaves the other. Nothing
-/// is synced but at a clean close: a point that is lost only makes the next open read more.
+/// Each write goes to the older one, so that a crash in the middle of it leaves the other. A power
+/// cut must leave one too, or the next open could not tell a hole from damage. So opening makes one
+/// durable, and what is written over that without a sync is one sector, in a file that has room for
+/// it: it is there as it was or as it is. A longer point leaves it alone.
 #[derive(Debug)]
 pub(crate) struct PointFiles {
     paths: [PathBuf; 2],
     /// The number of the newest whole point.
     sequence: u64,
+    /// The file that it is in.
+    newest: usize,
+    /// The file that was made durable last.
+    durable: Option<usize>,
 }
 
 impl PointFiles {
@@ -242,13 +248,15 @@ impl PointFiles {
     /// A file that cannot be read counts as none: it would only have saved reading.
     pub(crate) fn load(root: &Path, files: &dyn Files) -> (Self, Vec<RecoveryPoint>) {
         let paths = NAMES.map(|name| root.join(name));
-        let mut found: Vec<(u64, RecoveryPoint)> = paths
-            .iter()
-            .filter_map(|path| RecoveryPoint::decode(&read_point(files, path)?))
-            .collect();
-        found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
-        let sequence = found.first().map_or(0, |(sequence, _)| *sequence);
-        (Self { paths, sequence }, found.into_iter().map(|(_, point)| point).collect())
+        let read = |(place, path): (usize, &PathBuf)| {
+            let (sequence, point) = RecoveryPoint::decode(&read_point(files, path)?)?;
+            Some((sequence, place, point))
+        };
+        let mut found: Vec<_> = paths.iter().enumerate().filter_map(read).collect();
+        found.sort_by_key(|(sequence, ..)| std::cmp::Reverse(*sequence));
+        let (sequence, newest) = found.first().map_or((0, 0), |found| (found.0, found.1));
+        let points = Self { paths, sequence, newest, durable: None };
+        (points, found.into_iter().map(|(.., point)| point).collect())
     }
 
     /// Writes a point over the older one, and makes it durable if `durably`.
@@ -259,15 +267,26 @@ impl PointFiles {
         durably: bool,
     ) -> Result<(), Error> {
         let sequence = self.sequence.wrapping_add(1);
-        let path = &self.paths[usize::from(sequence % 2 == 1)];
         let bytes = point.encode(sequence);
+        let older = 1 - self.newest;
+        let is_kept = SECTOR < bytes.len() && self.durable == Some(older);
+        let place = if is_kept { self.newest } else { older };
+        let path = &self.paths[place];
         let write = || {
             let file = files.open_or_create(path)?;
+            // Else a power cut could keep a longer point with the length of a shorter one.
+            if file.len()? < ROOM {
+                file.set_len(ROOM)?;
+            }
             file.write_all_at(&bytes, 0)?;
             if durably { file.sync_data() } else { Ok(()) }
         };
         write().map_err(|error| Error::from_std(Op::Write, path, &error))?;
         self.sequence = sequence;
+        self.newest = place;
+        if durably {
+            self.durable = Some(place);
+        }
         Ok(())
     }
 }
@@ -321,6 +340,10 @@ fn read_point(files: &dyn Files, path: &Path) -> Option<Vec<u8>> {
 pub(crate) const READ_AGAIN: u64 = 16 << 20;
 
 const NAMES: [&str; 2] = ["recovery-point.0", "recovery-point.1"];
+/// The length that a file has at least.
+const ROOM: u64 = 4096;
+/// The most that no power cut tears.
+const SECTOR: usize = 512;
 const MAGIC: &[u8; 8] = b"FMPOINT1";
 const LENGTH: std::ops::Range<usize> = 8..12;
 const HEAD_LEN: usize = 88;
@@ -413,12 +436,16 @@ mod tests {
         for upto in [1000, 2000, 3000] {
             files.save(&point(upto), &crate::files::Linux, upto == 3000).unwrap();
         }
+        for name in NAMES {
+            assert_eq!(std::fs::metadata(root.path().join(name)).unwrap().len(), ROOM);
+        }
         let (mut files, found) = PointFiles::load(root.path(), &crate::files::Linux);
         assert_eq!(found, [point(3000), point(2000)]);
         files.save(&point(4000), &crate::files::Linux, false).unwrap();
         let newest = root.path().join(NAMES[0]);
         let whole = std::fs::read(&newest).unwrap();
-        for cut in [0, 10, whole.len() - 1] {
+        let len = point(4000).encode(4).len();
+        for cut in [0, 10, len - 1] {
             std::fs::write(&newest, &whole[..cut]).unwrap();
             assert_eq!(
                 PointFiles::load(root.path(), &crate::files::Linux).1,
@@ -426,5 +453,25 @@ mod tests {
                 "cut at {cut}"
             );
         }
+    }
+
+    #[test]
+    fn a_long_point_is_not_written_over_the_durable_one() {
+        let root = tempfile::tempdir().unwrap();
+        let long = |upto| {
+            let mark = point(upto).queues.remove(1);
+            RecoveryPoint { queues: vec![mark; 3], ..point(upto) }
+        };
+        assert!(SECTOR < long(1000).encode(1).len());
+        let (mut files, _) = PointFiles::load(root.path(), &crate::files::Linux);
+        let found = || PointFiles::load(root.path(), &crate::files::Linux).1;
+        files.save(&long(1000), &crate::files::Linux, true).unwrap();
+        for upto in [2000, 3000, 4000] {
+            files.save(&long(upto), &crate::files::Linux, false).unwrap();
+            assert_eq!(found(), [long(upto), long(1000)]);
+        }
+        files.save(&long(5000), &crate::files::Linux, true).unwrap();
+        files.save(&long(6000), &crate::files::Linux, false).unwrap();
+        assert_eq!(found(), [long(6000), long(5000)]);
     }
 }
