@@ -1,5 +1,7 @@
 //! Telling what a power cut left unwritten from what was damaged later.
 
+use std::ops::Range;
+
 use store_core::LogOffset;
 
 use crate::error::Error;
@@ -11,13 +13,16 @@ use crate::walk::{Source, behind};
 ///
 /// What a segment holds before it is written is zero, and a device writes whole sectors: so does a
 /// sector look that no sync had covered when the power was cut. A flipped bit, or bytes of
-/// something else, do not. `start` is the segment's first byte, which lies on a sector's.
+/// something else, do not. The next valid record can begin in such a sector: with bytes of its
+/// length that are zero. `segment` begins with a sector's first byte.
 pub(crate) fn was_never_written(
     source: &impl Source,
-    start: LogOffset,
+    segment: &Range<LogOffset>,
     at: LogOffset,
     upto: LogOffset,
 ) -> Result<bool, Error> {
+    let start = segment.start;
+    let upto = behind(start, upto.since(start).next_multiple_of(SECTOR)).min(segment.end);
     let mut window = vec![0; WINDOW];
     let mut from = at;
     while from < upto {
@@ -54,8 +59,6 @@ const WINDOW: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-
     use super::*;
 
     struct Bytes(Vec<u8>);
@@ -78,7 +81,8 @@ mod tests {
     fn look(zero: Range<usize>, at: u64, upto: u64) -> bool {
         let mut bytes = Bytes(vec![1; 200_000]);
         bytes.0[zero].fill(0);
-        was_never_written(&bytes, START, behind(START, at), behind(START, upto)).unwrap()
+        let segment = START..behind(START, 200_000);
+        was_never_written(&bytes, &segment, behind(START, at), behind(START, upto)).unwrap()
     }
 
     #[test]
@@ -103,5 +107,7 @@ mod tests {
     fn a_sector_that_the_next_record_begins_in_was_written() {
         assert!(!look(1024..1500, 1024, 1500));
         assert!(!look(700..900, 700, 900));
+        assert!(!look(1024..1535, 1024, 1534));
+        assert!(look(1024..1536, 1024, 1534), "but for zeroes that the next record begins with");
     }
 }

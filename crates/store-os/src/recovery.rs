@@ -412,7 +412,8 @@ impl Scan<'_> {
         let segment = &self.segments[torn.index];
         let upto = resumes_at.map_or(segment.end(), |at| at.min(segment.end()));
         let is_unproven = self.proven.is_some_and(|proven| proven <= torn.at);
-        Ok(unclean && is_unproven && was_never_written(segment, segment.start, torn.at, upto)?)
+        let range = segment.start..segment.end();
+        Ok(unclean && is_unproven && was_never_written(segment, &range, torn.at, upto)?)
     }
 
     /// Whether the torn place or a segment behind it holds what is no torn tail though no valid
