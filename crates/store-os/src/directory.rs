@@ -39,7 +39,8 @@ impl Directory {
             .map_err(|error| files.kind(&segments).err().unwrap_or(error))
             .map_err(|error| Error::from_std(Op::Create, &segments, &error))?;
         let lock = files.lock(&root.join(LOCK))?;
-        // Each time, because a crash may have come between making a directory and syncing it.
+        // Each time, because a crash may have come between making a name and syncing its directory.
+        sync_directory_of(files, &segments)?;
         sync_directory_of(files, root)?;
         for ancestor in root.ancestors().skip(1) {
             match sync_directory_of(files, ancestor) {
