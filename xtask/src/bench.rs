@@ -81,12 +81,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
 }
 
 /// The command as the user can give it again.
-fn command() -> Vec<String> {
+pub(crate) fn command() -> Vec<String> {
     ["cargo", "xtask"].map(str::to_owned).into_iter().chain(std::env::args().skip(1)).collect()
 }
 
 /// The checkout's revision and whether it has changes; `None` without git.
-fn revision(root: &Path) -> Option<(String, bool)> {
+pub(crate) fn revision(root: &Path) -> Option<(String, bool)> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output()?;
         anyhow::ensure!(output.status.success(), "git failed");

@@ -7,6 +7,7 @@ mod say;
 mod bench;
 mod ci;
 mod log;
+mod powercut;
 mod progress;
 mod signals;
 mod tidy;
@@ -31,6 +32,9 @@ enum Task {
     Bench(bench::Arguments),
     Ci(ci::Arguments),
     Log(log::Arguments),
+    Powercut(powercut::Arguments),
+    #[command(hide = true)]
+    PowerDisk(powercut::DiskArguments),
     Tidy(tidy::Arguments),
 }
 
@@ -43,6 +47,8 @@ fn main() -> ExitCode {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
         Some(Task::Log(arguments)) => log::run(&arguments),
+        Some(Task::Powercut(arguments)) => powercut::run(&arguments),
+        Some(Task::PowerDisk(arguments)) => powercut::serve(&arguments),
         Some(Task::Tidy(arguments)) => tidy::run(&arguments),
         None => say::out(&format!("{}\n", Arguments::command().render_help())).map(|()| exit::OK),
     };
@@ -78,7 +84,7 @@ mod exit {
     pub(crate) const OK: u8 = 0;
     /// The command, a profile or a directory is wrong; or a check failed.
     pub(crate) const USAGE: u8 = 1;
-    /// Runs ended early or their figures are invalid; a store is damaged.
+    /// Runs ended early or their figures are invalid; a store is damaged; a promise was broken.
     pub(crate) const INVALID: u8 = 2;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use harness::clock::float;
 use harness::format;
+use harness::powercut;
+use harness::powercut::results::{Case, Cut};
 use harness::results::Cell;
 use harness::run::{Plan, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -79,6 +81,76 @@ impl Watch for Progress {
 }
 
 impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Power cuts as they are made.
+#[derive(Debug, Default)]
+pub(crate) struct CutProgress {
+    bar: Option<ProgressBar>,
+    case: String,
+    planned: u64,
+}
+
+impl powercut::Watch for CutProgress {
+    fn planned(&mut self, plan: &powercut::Plan) {
+        say!("{}", plan.place_in_words());
+        say!(
+            "{} for each of {}; takes more than {}",
+            format::plural(usize::try_from(plan.cuts).unwrap_or(usize::MAX), "cut"),
+            format::plural(usize::try_from(plan.cases).unwrap_or(usize::MAX), "case"),
+            minutes(plan.least),
+        );
+        say!("results in {}", plan.path.display());
+        self.planned = u64::from(plan.cuts) * u64::from(plan.cases);
+        if std::io::stderr().is_terminal() {
+            let style =
+                ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {wide_msg}");
+            let bar = ProgressBar::new(self.planned);
+            bar.set_style(style.expect("the template is well formed"));
+            bar.enable_steady_tick(Duration::from_millis(250));
+            self.bar = Some(bar);
+        }
+    }
+
+    fn started(&mut self, case: &str, _done: u32) {
+        case.clone_into(&mut self.case);
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.case.clone());
+        }
+    }
+
+    fn cut(&mut self, cut: &Cut, done: u32) {
+        for violation in cut.states.iter().flat_map(|state| &state.violations) {
+            self.tell(&format!("{}: {violation}", self.case));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(u64::from(done));
+        }
+    }
+
+    fn finished(&mut self, case: &Case) {
+        if self.bar.is_none() {
+            say!("{}", powercut::case_in_words(case));
+        }
+    }
+}
+
+impl CutProgress {
+    fn tell(&self, line: &str) {
+        let line = format::clipped(line, 200);
+        match &self.bar {
+            Some(bar) => bar.suspend(|| say!("{line}")),
+            None => say!("{line}"),
+        }
+    }
+}
+
+impl Drop for CutProgress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -7,6 +7,15 @@ use anyhow::{Context, Result};
 
 use crate::exit;
 
+/// Lets Ctrl-C, SIGTERM, SIGQUIT and SIGHUP do nothing: for a process that ends with another one.
+pub(crate) fn pass_over() -> Result<()> {
+    for signal in signal_hook::consts::TERM_SIGNALS.iter().chain(&[signal_hook::consts::SIGHUP]) {
+        signal_hook::flag::register(*signal, Arc::new(AtomicBool::new(false)))
+            .context("cannot catch signals")?;
+    }
+    Ok(())
+}
+
 /// A flag that Ctrl-C, SIGTERM, SIGQUIT or SIGHUP sets. A second signal ends the program at once.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));

@@ -7,6 +7,7 @@
 //! agree, and no cut may take more than the gauge said at its moment: the log's mark is read first,
 //! then what is acknowledged, then the power goes, so that this is a theorem unless the log lies.
 
+pub mod emulated;
 pub mod figures;
 pub mod lab;
 mod output;
@@ -67,6 +68,18 @@ pub struct Plan {
     pub cuts: u32,
     /// The least that the cuts' windows take, looking at what they leave not included.
     pub least: Duration,
+}
+
+impl Plan {
+    /// Where the power is cut, in a line.
+    pub fn place_in_words(&self) -> String {
+        words::place(&self.place)
+    }
+}
+
+/// What a case came to, in a sentence.
+pub fn case_in_words(case: &results::Case) -> String {
+    format::clipped(&words::sentence(case), usize::MAX)
 }
 
 /// Told how a run goes.
@@ -176,7 +189,7 @@ struct Running<'a> {
 impl Running<'_> {
     fn cases(&mut self) -> Result<Outcome> {
         for (number, plan) in (0..).zip(&self.order.cases) {
-            if self.interrupted.load(Ordering::Relaxed) {
+            if self.is_interrupted() {
                 return Ok(Outcome::Interrupted);
             }
             self.watch.started(&plan.name, self.done);
@@ -198,9 +211,12 @@ impl Running<'_> {
     /// Makes the cuts of a case, a few in each fresh log: reading a log takes the longer the more
     /// was appended to it.
     fn case(&mut self, cutting: &mut Cutting<'_>) -> Result<()> {
-        while cutting.made() < self.order.cuts && !self.interrupted.load(Ordering::Relaxed) {
+        while cutting.made() < self.order.cuts && !self.is_interrupted() {
             let cuts = (self.order.cuts - cutting.made()).min(cutting.plan.cuts_per_round());
-            self.lab.start(cutting.plan, cutting.random.next_u64())?;
+            if let Err(error) = self.lab.start(cutting.plan, cutting.random.next_u64()) {
+                // A program that it runs may have got the signal as well.
+                return if self.is_interrupted() { Ok(()) } else { Err(error) };
+            }
             let mut round = Round::default();
             let begun = cutting.cuts.len();
             let cut = self.round(cutting, &mut round, cuts);
@@ -212,7 +228,10 @@ impl Running<'_> {
                 Err(error) => {
                     cutting.cuts.truncate(begun);
                     self.output.keep(&[])?;
-                    return cut.and(Err(error));
+                    return Err(match cut {
+                        Ok(()) => error,
+                        Err(first) => error.context(first),
+                    });
                 }
             }
             cutting.end(round, begun);
@@ -220,6 +239,10 @@ impl Running<'_> {
             cut?;
         }
         Ok(())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Makes some cuts in a log that has just been started.
@@ -233,16 +256,17 @@ impl Running<'_> {
             lab.run_until(start)?;
             let at = timing.moment(start, &mut cutting.random);
             lab.run_until(at)?;
-            let moment = lab.cut()?;
+            lab.cut(cutting.random.next_u64())?;
             let end = start.after(timing.window);
             lab.run_until(end)?;
             if self.interrupted.load(Ordering::Relaxed) {
                 // The load did not run on to the window's end: this cut is no sample.
                 break;
             }
+            let moment = lab.moment()?;
             let mut looks = Vec::new();
             for keep in [Keep::Nothing, Keep::Some] {
-                looks.push((keep, lab.look(keep, cutting.random.next_u64())?));
+                looks.push((keep, lab.look(keep)?));
             }
             // A thread that came late to its cut has moved the window's end.
             round.windows.push((start, end.max(moment.at)));

@@ -7,9 +7,8 @@ use super::lab::Watched;
 use super::plan::{CasePlan, Strategy};
 use super::results::{Agreement, Bound, Case, Cut, End, Keep, Observed, State, Verdict};
 use crate::clock::{float, nanos};
-use crate::exposure::{Between, DurableStep, Gauge};
+use crate::exposure::{DurableStep, Gauge};
 use crate::results::Spread;
-use crate::strategy;
 
 /// One fresh log under load: what was seen of it, and when cuts could fall.
 #[derive(Clone, Debug, Default)]
@@ -35,11 +34,7 @@ impl Round {
 
 /// The record of a case, from its cuts and what was seen of its logs.
 pub fn case(plan: &CasePlan, cuts: &[Cut], rounds: &[Round]) -> Case {
-    // Where an acknowledgement waits for its sync it comes after the step.
-    let between = match plan.strategy {
-        Strategy::Sync => Between::Step,
-        Strategy::Staged | Strategy::Timed => Between::Line,
-    };
+    let between = plan.strategy.between();
     let (mut gauge, mut whole_run) = (Gauge::default(), Gauge::default());
     for round in rounds {
         let step = |event: &FlushEvent| DurableStep { at: event.ended, durable: event.records };
@@ -57,9 +52,9 @@ pub fn case(plan: &CasePlan, cuts: &[Cut], rounds: &[Round]) -> Case {
     Case {
         case: plan.name.clone(),
         strategy: plan.strategy.name().to_owned(),
-        kind: plan.kind(),
-        ack_at: strategy::promise(&plan.settings),
-        interval_ns: plan.interval().map(|interval| nanos(interval).get()),
+        kind: plan.strategy.kind(),
+        ack_at: plan.strategy.ack_at(),
+        interval_ns: plan.interval.map(|interval| nanos(interval).get()),
         commit_ns: plan.commit().map(|commit| nanos(commit).get()),
         producers: plan.load.producers,
         rate_per_s: plan.load.rate_per_s.map(u64::from),
@@ -90,7 +85,7 @@ fn bound(plan: &CasePlan, rounds: &[Round], oldest_ns: u64) -> Bound {
         Strategy::Staged => commits.map(commit).max().unwrap_or(0),
         Strategy::Sync | Strategy::Timed => 0,
     };
-    let Some(interval) = plan.interval().map(nanos) else {
+    let Some(interval) = plan.interval.map(nanos) else {
         return Bound { longest_sync_ns, held: oldest_ns == 0, ..Bound::default() };
     };
     // How much later than asked for a pass came: from the end of a sync to the next one's start.

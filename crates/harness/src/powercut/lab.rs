@@ -11,8 +11,8 @@ use crate::exposure::AckSample;
 /// A place where the power can be cut: a block device in user space, or a simulation.
 ///
 /// Calls come in this order: [`start`](Self::start); again and again
-/// [`run_until`](Self::run_until), [`cut`](Self::cut), [`run_until`](Self::run_until) and
-/// [`look`](Self::look); [`stop`](Self::stop). Then the next log may start.
+/// [`run_until`](Self::run_until), [`cut`](Self::cut), [`run_until`](Self::run_until),
+/// [`moment`](Self::moment) and [`look`](Self::look); [`stop`](Self::stop). Then the next log may start.
 pub trait Lab {
     /// What it is.
     fn place(&self) -> Place;
@@ -35,19 +35,27 @@ pub trait Lab {
     fn run_until(&mut self, at: Nanos) -> Result<()>;
 
     /// Reads the log's flushed mark, then what is acknowledged, then cuts: in this order nothing
-    /// that is counted as at risk can have been acknowledged after the cut. The load goes on.
+    /// that is counted as at risk can have been acknowledged after the cut. The load goes on. `seed`
+    /// decides what survives where not nothing does.
     ///
     /// # Errors
     ///
     /// If the device does not answer.
-    fn cut(&mut self) -> Result<Moment>;
+    fn cut(&mut self, seed: u64) -> Result<()>;
+
+    /// What was read at the last cut; it may take some time to tell.
+    ///
+    /// # Errors
+    ///
+    /// If the load failed.
+    fn moment(&mut self) -> Result<Moment>;
 
     /// Looks at a state that the last cut may have left: mounted, opened, checked, dropped.
     ///
     /// # Errors
     ///
     /// If it cannot be looked at for another reason than what the cut left.
-    fn look(&mut self, keep: Keep, seed: u64) -> Result<Look>;
+    fn look(&mut self, keep: Keep) -> Result<Look>;
 
     /// Ends the load and the log, whatever state they are in, and gives what was seen of them.
     ///

@@ -5,10 +5,10 @@ use std::time::Duration;
 use store_core::Nanos;
 
 use crate::clock::nanos;
+use crate::exposure::Between;
 use crate::format;
-use crate::profile::{Io, Prealloc, Settings};
 use crate::random::Random;
-use crate::results::Kind;
+use crate::results::{AckPromise, Kind};
 
 /// A strategy that can be asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +33,32 @@ impl Strategy {
             Self::Timed => "timed",
         }
     }
+
+    /// The kind, as results name it.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Staged => Kind::CommitRealtime,
+            Self::Sync => Kind::GroupCommit,
+            Self::Timed => Kind::FlushRealtime,
+        }
+    }
+
+    /// What an acknowledgement promises.
+    pub fn ack_at(self) -> AckPromise {
+        match self {
+            Self::Staged => AckPromise::Wrote,
+            Self::Sync => AckPromise::Flushed,
+            Self::Timed => AckPromise::Committed,
+        }
+    }
+
+    /// How acknowledgements come: right after their sync, or evenly.
+    pub fn between(self) -> Between {
+        match self {
+            Self::Sync => Between::Step,
+            Self::Staged | Self::Timed => Between::Line,
+        }
+    }
 }
 
 /// One strategy with its settings under one load.
@@ -42,8 +68,8 @@ pub struct CasePlan {
     pub name: String,
     /// The strategy.
     pub strategy: Strategy,
-    /// Its settings.
-    pub settings: Settings,
+    /// The flush interval, if it has one.
+    pub interval: Option<Duration>,
     /// The load.
     pub load: LoadPlan,
 }
@@ -66,54 +92,19 @@ impl CasePlan {
         Self {
             name: Strategy::Sync.name().to_owned(),
             strategy: Strategy::Sync,
-            settings: Settings::GroupCommit {
-                timeout: Duration::from_mins(1),
-                gather: Duration::ZERO,
-                siblings: 0,
-                io: Io::Positioned,
-                prealloc: Prealloc::Zero,
-            },
+            interval: None,
             load: LoadPlan { producers: 4, rate_per_s: None, message_bytes: MESSAGE_BYTES },
         }
     }
 
-    fn timed(interval: Duration) -> Self {
-        let settings = Settings::FlushRealtime {
-            interval,
-            // Every pass flushes what there is, so that the bound holds at any rate.
-            least_pages: 0,
-            thorough: interval,
-            timed: true,
-            io: Io::Mapped,
-            prealloc: Prealloc::Fallocate,
-        };
-        Self::paced(Strategy::Timed, interval, settings)
-    }
-
-    fn staged(interval: Duration) -> Self {
-        // As RocketMQ's 200 ms stand to its 500 ms.
-        let commit = (interval * 2 / 5).max(Duration::from_millis(1));
-        let settings = Settings::CommitRealtime {
-            commit,
-            commit_least_pages: 4,
-            commit_thorough: commit,
-            interval,
-            least_pages: 0,
-            thorough: interval,
-            staging_bytes: 64 << 20,
-            prealloc: Prealloc::Fallocate,
-        };
-        Self::paced(Strategy::Staged, interval, settings)
-    }
-
-    /// One producer, so that the log's order is that of the acknowledgements, at a rate that any
-    /// machine keeps up.
-    fn paced(strategy: Strategy, interval: Duration, settings: Settings) -> Self {
-        let interval = format::duration(interval.as_secs_f64() * 1e9);
+    /// An asynchronous strategy under one producer, so that the log's order is that of the
+    /// acknowledgements, at a rate that any machine keeps up.
+    fn paced(strategy: Strategy, interval: Duration) -> Self {
+        let shown = format::duration(interval.as_secs_f64() * 1e9);
         Self {
-            name: format!("{} {}", strategy.name(), interval.replace(".0 ", " ")),
+            name: format!("{} {}", strategy.name(), shown.replace(".0 ", " ")),
             strategy,
-            settings,
+            interval: Some(interval),
             load: LoadPlan {
                 producers: 1,
                 rate_per_s: Some(RATE_PER_S),
@@ -122,22 +113,11 @@ impl CasePlan {
         }
     }
 
-    /// The kind, as results name it.
-    pub fn kind(&self) -> Kind {
-        self.settings.kind()
-    }
-
-    /// The flush interval asked for, if it has one.
-    pub fn interval(&self) -> Option<Duration> {
-        crate::strategy::interval(&self.settings)
-    }
-
-    /// How long a message may wait in the staging buffer, by the settings.
+    /// How long a message may wait in the staging buffer, by the settings: two fifths of the
+    /// interval, as RocketMQ's 200 ms stand to its 500 ms.
     pub fn commit(&self) -> Option<Duration> {
-        match &self.settings {
-            Settings::CommitRealtime { commit_thorough, .. } => Some(*commit_thorough),
-            _ => None,
-        }
+        let interval = self.interval.filter(|_| self.strategy == Strategy::Staged)?;
+        Some((interval * 2 / 5).max(Duration::from_millis(1)))
     }
 
     /// Cuts in one fresh log: as many as come in a few seconds.
@@ -149,7 +129,7 @@ impl CasePlan {
 
     /// When cuts may fall.
     pub fn timing(&self) -> Timing {
-        let interval = self.interval().map_or(Nanos::new(0), nanos);
+        let interval = self.interval.map_or(Nanos::new(0), nanos);
         let twice = interval.after(interval);
         Timing {
             warmup: twice.after(interval).max(Nanos::from_millis(300)),
@@ -165,8 +145,9 @@ pub fn cases(strategies: &[Strategy], intervals: &[Duration]) -> Vec<CasePlan> {
     for strategy in Strategy::ALL.into_iter().filter(|one| strategies.contains(one)) {
         match strategy {
             Strategy::Sync => cases.push(CasePlan::sync()),
-            Strategy::Timed => cases.extend(intervals.iter().map(|each| CasePlan::timed(*each))),
-            Strategy::Staged => cases.extend(intervals.iter().map(|each| CasePlan::staged(*each))),
+            Strategy::Staged | Strategy::Timed => {
+                cases.extend(intervals.iter().map(|interval| CasePlan::paced(strategy, *interval)));
+            }
         }
     }
     cases
@@ -224,14 +205,14 @@ mod tests {
 
     #[test]
     fn a_staged_message_waits_two_fifths_of_the_interval_at_most() {
-        let case = CasePlan::staged(500 * MS);
+        let case = CasePlan::paced(Strategy::Staged, 500 * MS);
         assert_eq!(case.commit(), Some(200 * MS));
-        assert_eq!(CasePlan::timed(500 * MS).commit(), None);
+        assert_eq!(CasePlan::paced(Strategy::Timed, 500 * MS).commit(), None);
     }
 
     #[test]
     fn a_window_holds_every_phase_of_an_interval() {
-        let timing = CasePlan::timed(80 * MS).timing();
+        let timing = CasePlan::paced(Strategy::Timed, 80 * MS).timing();
         assert_eq!(timing.window, Nanos::from_millis(160));
         assert_eq!(timing.settle, Nanos::from_millis(80));
         assert_eq!(CasePlan::sync().timing().window, Nanos::from_millis(50));
@@ -239,7 +220,7 @@ mod tests {
 
     #[test]
     fn moments_are_spread_evenly_over_the_window() {
-        let timing = CasePlan::timed(50 * MS).timing();
+        let timing = CasePlan::paced(Strategy::Timed, 50 * MS).timing();
         let start = Nanos::from_millis(7);
         let mut random = Random::new(3);
         let mut tenths = [0_u32; 10];

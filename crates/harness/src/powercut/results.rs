@@ -162,6 +162,13 @@ pub struct Observed {
     pub above_gauge: u32,
 }
 
+impl Observed {
+    /// Whether a promise was broken, or a cut could not be checked.
+    pub fn is_bad(&self) -> bool {
+        self.violated > 0 || self.above_gauge > 0 || self.checked < self.cuts
+    }
+}
+
 /// How the gauge and the cuts agree.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Agreement {

@@ -16,8 +16,7 @@ struct Made<'a> {
     now: Nanos,
     begun: Nanos,
     cuts: u32,
-    /// At the last cut.
-    at_risk: u64,
+    moment: Moment,
     started: u32,
     stopped: u32,
     what: Happens,
@@ -41,8 +40,9 @@ enum Happens {
 impl<'a> Made<'a> {
     fn new(what: Happens, interrupted: &'a AtomicBool) -> Self {
         let at = Nanos::from_millis(5);
-        let (cuts, at_risk, started, stopped) = (0, 0, 0, 0);
-        Self { now: at, begun: at, cuts, at_risk, started, stopped, what, interrupted }
+        let (cuts, started, stopped) = (0, 0, 0);
+        let moment = Moment { at, flushed: 0, acked: 0, at_risk: 0 };
+        Self { now: at, begun: at, cuts, moment, started, stopped, what, interrupted }
     }
 
     fn ms(&self) -> u64 {
@@ -85,7 +85,7 @@ impl Lab for Made<'_> {
         Ok(())
     }
 
-    fn cut(&mut self) -> Result<Moment> {
+    fn cut(&mut self, _seed: u64) -> Result<()> {
         self.cuts += 1;
         match (self.cuts, self.what) {
             (7, Happens::CutFails) => anyhow::bail!("the device does not answer"),
@@ -93,14 +93,19 @@ impl Lab for Made<'_> {
             _ => {}
         }
         let (acked, durable) = (self.ms() * 20, self.durable());
-        self.at_risk = acked - durable;
-        Ok(Moment { at: self.now, flushed: durable * 700, acked, at_risk: self.at_risk })
+        let at_risk = acked - durable;
+        self.moment = Moment { at: self.now, flushed: durable * 700, acked, at_risk };
+        Ok(())
     }
 
-    fn look(&mut self, keep: Keep, _seed: u64) -> Result<Look> {
+    fn moment(&mut self) -> Result<Moment> {
+        Ok(self.moment)
+    }
+
+    fn look(&mut self, keep: Keep) -> Result<Look> {
         let torn = keep == Keep::Some && self.cuts.is_multiple_of(3);
         let lie = u64::from(self.cuts == 7 && self.what == Happens::ALie);
-        Ok(Look::Recovered { lost: self.at_risk + lie, torn, violations: Vec::new() })
+        Ok(Look::Recovered { lost: self.moment.at_risk + lie, torn, violations: Vec::new() })
     }
 
     fn stop(&mut self) -> Result<Watched> {
