@@ -53,11 +53,30 @@ pub fn available(kind: FsKind) -> Result<(), Missing> {
     fs::program("losetup", "mount")?;
     let (name, package) = kind.maker();
     fs::program(name, package)?;
+    if kind == FsKind::Btrfs {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        mounts_btrfs_twice(release.trim())?;
+    }
     // In a thread that ends at once, so that the caller keeps its mounts.
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| PrivateMounts::enter().map(drop));
         tried.join().expect("it does not panic")
     })
+}
+
+/// Before 6.7 btrfs does not mount a copy beside the disk that it is of. Giving the copy another id
+/// (`btrfstune -m`) is no way: it commits, which makes what its log tree holds unreadable.
+fn mounts_btrfs_twice(release: &str) -> Result<(), Missing> {
+    let since = (6, 7);
+    let mut numbers = release.split(|char: char| !char.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    match (number(), number()) {
+        (Some(major), Some(minor)) if (major, minor) < since => {
+            let lacks = "mount btrfs beside a copy of it";
+            Err(Missing::Kernel { lacks, since, found: release.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a disk's process does, with the arguments that [`ServerCommand::arguments`] are followed
@@ -76,4 +95,21 @@ pub fn serve_from_arguments(arguments: &[OsString]) -> io::Result<()> {
     };
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     serve(&control, Path::new(at), ServeOptions { bytes, cache_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_cannot_mount_a_copy_of_btrfs_are_known() {
+        for release in ["6.18.44-fc-v669", "6.7", "7.0.1", "unknown"] {
+            assert_eq!(mounts_btrfs_twice(release), Ok(()), "{release}");
+        }
+        let refused = mounts_btrfs_twice("6.1.0-28-amd64").map_err(|missing| missing.to_string());
+        let expect =
+            "Linux 6.1.0-28-amd64 cannot mount btrfs beside a copy of it: use 6.7 or later";
+        assert_eq!(refused, Err(expect.to_owned()));
+        assert!(mounts_btrfs_twice("5.19.0").is_err());
+    }
 }

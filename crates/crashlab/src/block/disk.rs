@@ -83,7 +83,7 @@ impl PowerDisk {
     ///
     /// If a program of the system's fails, or the kernel does not mount it.
     pub fn make_file_system(&mut self, kind: FsKind, options: &str) -> Result<Mounted, Error> {
-        let device = Loop::attach(&self.server.file(DISK))?;
+        let device = Loop::attach(&self.server.file(DISK), true)?;
         make(kind, device.path())?;
         self.kind = Some(kind);
         self.mount_on(device, kind, options)
@@ -96,7 +96,7 @@ impl PowerDisk {
     /// If none was made, or the kernel does not mount it.
     pub fn mount(&self, options: &str) -> Result<Mounted, Error> {
         let kind = self.made()?;
-        self.mount_on(Loop::attach(&self.server.file(DISK))?, kind, options)
+        self.mount_on(Loop::attach(&self.server.file(DISK), true)?, kind, options)
     }
 
     fn mount_on(&self, device: Loop, kind: FsKind, options: &str) -> Result<Mounted, Error> {
@@ -188,7 +188,7 @@ impl CutView {
     /// [`MountError::NotMountable`] if the file system does not take what is there.
     pub fn mount(&self) -> Result<Mounted, MountError> {
         let server = &self.file.server;
-        let device = Loop::attach(&server.file(&self.file.name))?;
+        let device = Loop::attach(&server.file(&self.file.name), false)?;
         let view = Some(Arc::clone(&self.file));
         let mount = Mount { server, disk: &self.file.name, kind: self.kind, options: "", view };
         mount.mount(device)

@@ -18,6 +18,15 @@ pub enum Missing {
         /// The kernel's part that makes it.
         module: &'static str,
     },
+    /// The kernel is too old.
+    Kernel {
+        /// What it cannot do.
+        lacks: &'static str,
+        /// The first version that can, major and minor.
+        since: (u32, u32),
+        /// The version that runs.
+        found: String,
+    },
     /// The process may not mount.
     Privilege {
         /// What the kernel said to a mount namespace of our own.
@@ -40,6 +49,9 @@ impl fmt::Display for Missing {
                     f,
                     "{path} cannot be opened: run as root, and load it with modprobe {module}"
                 )
+            }
+            Self::Kernel { lacks, since: (major, minor), found } => {
+                write!(f, "Linux {found} cannot {lacks}: use {major}.{minor} or later")
             }
             Self::Privilege { refused } => write!(
                 f,

@@ -87,18 +87,14 @@ pub(super) struct Loop {
 }
 
 impl Loop {
-    /// Attaches `file`.
-    pub(super) fn attach(file: &Path) -> Result<Self, Error> {
-        Self::attach_with(file, true).or_else(|_| Self::attach_with(file, false))
-    }
-
-    fn attach_with(file: &Path, is_direct: bool) -> Result<Self, Error> {
+    /// Attaches `file`, past its page cache if `wants_direct` and the kernel can.
+    pub(super) fn attach(file: &Path, wants_direct: bool) -> Result<Self, Error> {
         let failed = |source| Error::system("run losetup for", file, source);
         let mut holder = Command::new("sh")
             .args(["-c", HOLD])
             .arg("sh")
             .arg(file)
-            .arg(if is_direct { "on" } else { "off" })
+            .arg(if wants_direct { "on" } else { "off" })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -118,7 +114,10 @@ impl Loop {
                 let said = String::from_utf8_lossy(&ended.stderr).into_owned();
                 Err(Error::Program { name: "losetup", said })
             }
-            Some((path, Ok(open))) => Ok(Self { path, is_direct, _open: open }),
+            Some((path, Ok(open))) => {
+                let is_direct = is_direct(&path);
+                Ok(Self { path, is_direct, _open: open })
+            }
             Some((path, Err(source))) => Err(Error::system("open", &path, source)),
         }
     }
@@ -126,6 +125,13 @@ impl Loop {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Whether the kernel did as it was asked: it does not say so.
+fn is_direct(device: &Path) -> bool {
+    let name = device.file_name().unwrap_or_default();
+    let flag = Path::new("/sys/block").join(name).join("loop/dio");
+    std::fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1")
 }
 
 /// Attaches a file and takes it away again when nobody has it open, in a process that is not killed
@@ -158,7 +164,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Whether reads and writes of the loop device pass the page cache by.
+    /// Whether reads and writes of the loop device pass the page cache by. Those of a view do not.
     pub fn is_direct(&self) -> bool {
         self.device.is_direct
     }
