@@ -120,7 +120,7 @@ fn bound(tally: &Tally) -> String {
     let violations = tally.violations.len();
     match (violations, tally.checked()) {
         (0, checked) if checked > 0 => {
-            let in_million = 3_000_000 / checked;
+            let in_million = (3_000_000 / checked).min(1_000_000);
             format!("0 (below {}.{:02} %)", in_million / 10_000, in_million % 10_000 / 100)
         }
         _ => violations.to_string(),

@@ -82,12 +82,13 @@ fn open_port() -> io::Result<File> {
     })
 }
 
-/// Tries for some seconds, as drivers make their devices when they come to it.
+/// Tries for some seconds, as drivers make their devices when they come to it. A device's file can
+/// be there before the device is: opening it fails with ENXIO then.
 fn wait_for<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 0;
     loop {
         match attempt() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 5000 => {
+            Err(_) if tries < 5000 => {
                 thread::sleep(Duration::from_millis(2));
                 tries += 1;
             }

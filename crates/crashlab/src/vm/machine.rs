@@ -258,4 +258,4 @@ const MEMORY_MIB: u32 = 256;
 const BOOT_LIMIT: Duration = Duration::from_mins(2);
 const LIMIT: Duration = Duration::from_secs(30);
 /// How much of the console an error cites.
-const CONSOLE_BYTES: usize = 2000;
+const CONSOLE_BYTES: usize = 8000;
