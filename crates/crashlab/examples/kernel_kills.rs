@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             seed: asked.seed,
             window: asked.window,
             loss: asked.loss,
+            mount_options: "",
         };
         let begun = monotonic();
         let tally = lab.run(&plan, &mut |so_far| {

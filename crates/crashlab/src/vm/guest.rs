@@ -4,6 +4,7 @@
 //! on appending until its kernel is killed.
 
 use std::convert::Infallible;
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -101,7 +102,10 @@ fn obey(orders: &mut File, port: &Port) -> Result<(), String> {
     let opening = next(orders, Opening::decode)?;
     let text = |error: io::Error| error.to_string();
     prepare(&opening).map_err(|error| format!("cannot use the disk: {error}"))?;
-    if let Err(refused) = mount(DISK, MOUNTED, &*opening.fs, MountFlags::empty(), None) {
+    let options =
+        CString::new(opening.mount_options.as_str()).map_err(|error| error.to_string())?;
+    let flags = MountFlags::empty();
+    if let Err(refused) = mount(DISK, MOUNTED, &*opening.fs, flags, Some(&*options)) {
         return port.tell(&Report::Unmountable(refused.to_string())).map_err(text);
     }
     let log = match open(&opening) {

@@ -41,6 +41,8 @@ pub struct Plan {
     pub strategy: Strategy,
     /// What a kill takes.
     pub loss: Loss,
+    /// What the guest mounts its file system with, as in fstab; empty for its own choice.
+    pub mount_options: &'static str,
     /// Kills.
     pub kills: u64,
     /// What load and moments follow from, as far as the machine's own pace allows.
@@ -283,6 +285,7 @@ impl<'a> Chain<'a> {
         Opening {
             wall_ns: whole + u64::try_from(now.tv_nsec).unwrap_or(0),
             fs: self.lab.fs.name().to_owned(),
+            mount_options: self.plan.mount_options.to_owned(),
             strategy: self.strategy(),
             mapped: self.random.chance(500),
             zeroed: self.random.chance(500),

@@ -17,6 +17,8 @@ pub(super) struct Opening {
     pub(super) wall_ns: u64,
     /// The file system's type, as mount knows it.
     pub(super) fs: String,
+    /// What it is mounted with.
+    pub(super) mount_options: String,
     /// Under which strategy.
     pub(super) strategy: Strategy,
     /// Whether appends go to a mapping, where the strategy can.
@@ -84,6 +86,7 @@ impl Opening {
         let mut out = Encoder::new(b'O');
         out.u64(self.wall_ns);
         out.bytes(self.fs.as_bytes());
+        out.bytes(self.mount_options.as_bytes());
         out.strategy(self.strategy);
         out.u32(self.mapped.into());
         out.u32(self.zeroed.into());
@@ -96,6 +99,7 @@ impl Opening {
         let opening = Self {
             wall_ns: frame.u64()?,
             fs: frame.text()?,
+            mount_options: frame.text()?,
             strategy: frame.strategy()?,
             mapped: frame.u32()? != 0,
             zeroed: frame.u32()? != 0,
@@ -401,6 +405,7 @@ mod tests {
         let opening = Opening {
             wall_ns: 1 << 60,
             fs: "ext4".to_owned(),
+            mount_options: "nobarrier".to_owned(),
             strategy: Strategy::GroupCommit,
             mapped: true,
             zeroed: false,
