@@ -26,14 +26,14 @@ use anyhow::{Context, Result};
 use store_core::Nanos;
 
 use self::figures::Round;
-use self::lab::{Lab, Look, Moment};
+use self::lab::{Lab, Look, Looked, Moment};
 use self::output::Output;
 pub use self::output::read;
 use self::plan::{CasePlan, Timing};
 use self::results::{CUT_SCHEMA, Cut, End, Keep, Place, PowerCuts, SCHEMA, State};
 use crate::clock::wall_ms;
 use crate::environment;
-use crate::exposure::exceeded_at;
+use crate::exposure::{AckSample, exceeded_at};
 use crate::format;
 use crate::random::Random;
 use crate::results::{DiskInfo, Environment, Outcome};
@@ -168,8 +168,8 @@ fn surroundings(place: &Place) -> Result<Environment> {
 
 fn least_time(order: &Order) -> Duration {
     let of = |case: &CasePlan| {
-        let Timing { warmup, settle, window } = case.timing();
-        let each = Duration::from_nanos(settle.after(window).get()) * order.cuts;
+        let Timing { warmup, window } = case.timing();
+        let each = Duration::from_nanos(window.get()) * order.cuts;
         each + Duration::from_nanos(warmup.get()) * order.cuts.div_ceil(case.cuts_per_round())
     };
     order.cases.iter().map(of).sum()
@@ -217,26 +217,23 @@ impl Running<'_> {
                 // A program that it runs may have got the signal as well.
                 return if self.is_interrupted() { Ok(()) } else { Err(error) };
             }
-            let mut round = Round::default();
-            let begun = cutting.cuts.len();
-            let cut = self.round(cutting, &mut round, cuts);
-            round.end = self.lab.now();
-            // Whatever went wrong, nothing may be left running or mounted.
-            match self.lab.stop() {
-                Ok(watched) => round.watched = watched,
-                // Without what was seen of it a cut cannot be held against anything.
-                Err(error) => {
-                    cutting.cuts.truncate(begun);
-                    self.output.keep(&[])?;
-                    return Err(match cut {
-                        Ok(()) => error,
-                        Err(first) => error.context(first),
-                    });
+            let begun = self.lab.now();
+            let windows = self.cut(cutting, cuts);
+            let end = self.lab.now();
+            let first = cutting.cuts.len();
+            let looked = match (windows, self.lab.stop()) {
+                (Ok(windows), Ok(watched)) => {
+                    cutting.rounds.push(Round { watched, windows: Vec::new(), end });
+                    self.look(cutting, begun, &windows)
                 }
+                // Without what was seen of it a cut cannot be held against anything.
+                (Ok(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+                (Err(first), Err(error)) => Err(error.context(first)),
+            };
+            self.lab.finish().and(looked)?;
+            if cutting.cuts.len() == first {
+                cutting.rounds.pop();
             }
-            cutting.end(round, begun);
-            self.output.keep(&cutting.cuts[begun..])?;
-            cut?;
         }
         Ok(())
     }
@@ -245,32 +242,43 @@ impl Running<'_> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Makes some cuts in a log that has just been started.
-    fn round(&mut self, cutting: &mut Cutting<'_>, round: &mut Round, cuts: u32) -> Result<()> {
+    /// Makes some cuts in a log that has just been started, each in a window of its own.
+    fn cut(&mut self, cutting: &mut Cutting<'_>, cuts: u32) -> Result<Vec<(Nanos, Nanos)>> {
         let timing = cutting.plan.timing();
         let lab = &mut *self.lab;
-        let begun = lab.now();
-        lab.run_until(begun.after(timing.warmup))?;
+        let mut start = lab.now().after(timing.warmup);
+        let mut windows = Vec::new();
+        lab.run_until(start)?;
         for _ in 0..cuts {
-            let start = lab.now().after(timing.settle);
-            lab.run_until(start)?;
             let at = timing.moment(start, &mut cutting.random);
             lab.run_until(at)?;
             lab.cut(cutting.random.next_u64())?;
-            let end = start.after(timing.window);
-            lab.run_until(end)?;
+            lab.run_until(start.after(timing.window))?;
             if self.interrupted.load(Ordering::Relaxed) {
                 // The load did not run on to the window's end: this cut is no sample.
                 break;
             }
-            let moment = lab.moment()?;
-            let mut looks = Vec::new();
-            for keep in [Keep::Nothing, Keep::Some] {
-                looks.push((keep, lab.look(keep)?));
+            // A thread that came late has moved the window's end.
+            let end = lab.now().max(start.after(timing.window));
+            windows.push((start, end));
+            start = end;
+        }
+        Ok(windows)
+    }
+
+    /// Looks at what the cuts in these windows left, and records it, until the run is interrupted.
+    fn look(
+        &mut self,
+        cutting: &mut Cutting<'_>,
+        begun: Nanos,
+        windows: &[(Nanos, Nanos)],
+    ) -> Result<()> {
+        for (number, window) in windows.iter().enumerate() {
+            if self.is_interrupted() {
+                break;
             }
-            // A thread that came late to its cut has moved the window's end.
-            round.windows.push((start, end.max(moment.at)));
-            let cut = cutting.record(begun, start, moment, looks);
+            let looked = self.lab.look(number)?;
+            let cut = cutting.record(begun, *window, looked);
             self.output.write_cut(&cut)?;
             self.done += 1;
             self.watch.cut(&cut, self.done);
@@ -301,58 +309,49 @@ struct Cutting<'a> {
     random: Random,
     rounds: Vec<Round>,
     cuts: Vec<Cut>,
-    /// The moments of the cuts of the round under way.
-    moments: Vec<Moment>,
 }
 
 impl<'a> Cutting<'a> {
     fn new(plan: &'a CasePlan, seed: u64) -> Self {
-        let (rounds, cuts, moments) = (Vec::new(), Vec::new(), Vec::new());
-        Self { plan, random: Random::new(seed), rounds, cuts, moments }
+        Self { plan, random: Random::new(seed), rounds: Vec::new(), cuts: Vec::new() }
     }
 
     fn made(&self) -> u32 {
         u32::try_from(self.cuts.len()).unwrap_or(u32::MAX)
     }
 
-    fn record(
-        &mut self,
-        begun: Nanos,
-        window: Nanos,
-        moment: Moment,
-        looks: Vec<(Keep, Look)>,
-    ) -> Cut {
-        self.moments.push(moment);
+    /// The record of a cut of the last round.
+    fn record(&mut self, begun: Nanos, window: (Nanos, Nanos), looked: Looked) -> Cut {
+        let Looked { moment, states } = looked;
+        let cut = self.made();
+        let number = u32::try_from(self.rounds.len() - 1).unwrap_or(u32::MAX);
+        let round = self.rounds.last_mut().expect("a round is looked at after it ended");
+        round.windows.push(window);
+        let state = |(keep, look)| {
+            let state = state(keep, look);
+            let age = |lost| lost_age(&round.watched.acked, &moment, lost);
+            State { lost_age_ns: state.lost.map(age), ..state }
+        };
         Cut {
             schema: CUT_SCHEMA.to_owned(),
             case: self.plan.name.clone(),
-            round: u32::try_from(self.rounds.len()).unwrap_or(u32::MAX),
-            cut: self.made(),
+            cut,
+            round: number,
             at_ns: moment.at.since(begun).get(),
-            window_ns: window.since(begun).get(),
+            window_ns: window.0.since(begun).get(),
             flushed: moment.flushed,
             acked: moment.acked,
             at_risk: moment.at_risk,
-            states: looks.into_iter().map(|(keep, look)| state(keep, look)).collect(),
+            states: states.into_iter().map(state).collect(),
         }
-    }
-
-    /// Ends a round, whose first cut is number `first`: fills in how old was what the cuts took.
-    fn end(&mut self, round: Round, first: usize) {
-        for (cut, moment) in self.cuts[first..].iter_mut().zip(self.moments.drain(..)) {
-            for state in &mut cut.states {
-                state.lost_age_ns = state.lost.map(|lost| lost_age(&round, &moment, lost));
-            }
-        }
-        self.rounds.push(round);
     }
 }
 
 /// How long the oldest of the last `lost` messages had been acknowledged.
-fn lost_age(round: &Round, moment: &Moment, lost: u64) -> u64 {
+fn lost_age(acked: &[AckSample], moment: &Moment, lost: u64) -> u64 {
     let kept = moment.acked.saturating_sub(lost);
-    let acked = if lost == 0 { None } else { exceeded_at(&round.watched.acked, kept) };
-    acked.map_or(0, |acked| moment.at.since(acked).get())
+    let since = if lost == 0 { None } else { exceeded_at(acked, kept) };
+    since.map_or(0, |since| moment.at.since(since).get())
 }
 
 fn state(keep: Keep, look: Look) -> State {

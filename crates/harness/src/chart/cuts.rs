@@ -244,7 +244,7 @@ mod tests {
             "EMULATED DISK: Does a power cut take what the log says is at risk?",
             "role=\"img\" aria-labelledby=\"cuts-title cuts-desc\"",
             "<desc id=\"cuts-desc\">",
-            "timed 50 ms, 20k/s",
+            "timed 50 ms, 10k/s",
             "sync, ×4",
             "nothing lost in 190 cuts",
             "acknowledged messages",

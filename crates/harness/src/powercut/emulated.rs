@@ -13,13 +13,13 @@ use crashlab::block::{
     self, CutView, DiskOptions, DiskType, Missing, MountError, Mounted, PowerDisk, PrivateMounts,
     ServerCommand,
 };
-use crashlab::load::{JudgeError, Load, LoadOptions, Stopped};
+use crashlab::load::{JudgeError, Load, LoadOptions, Stopped, judge};
 use crashlab::payload::Shape;
 use crashlab::witness::{Seen, Witness};
 use store_core::{LogOffset, Nanos};
 use store_os::{Observer, Preallocate};
 
-use super::lab::{Lab, Look, Moment, Watched};
+use super::lab::{Lab, Look, Looked, Moment, Watched};
 use super::plan::{CasePlan, Strategy};
 use super::results::{Keep, Place, PlaceKind};
 use crate::clock::now;
@@ -37,7 +37,6 @@ pub struct Emulated {
     disk_type: DiskType,
     interrupted: Arc<AtomicBool>,
     running: Option<Running>,
-    ended: Nanos,
 }
 
 impl Emulated {
@@ -61,9 +60,8 @@ impl Emulated {
         let directory = std::env::temp_dir();
         crate::workdir::sweep_stale(&directory);
         let work = Workdir::create(&directory)?;
-        let (running, ended) = (None, Nanos::new(0));
         let disk_type = DiskType::NvmeNoPlp;
-        Ok(Ok(Self { mounts, server, work, file_system, disk_type, interrupted, running, ended }))
+        Ok(Ok(Self { mounts, server, work, file_system, disk_type, interrupted, running: None }))
     }
 
     fn running(&mut self) -> Result<&mut Running> {
@@ -93,79 +91,63 @@ impl Lab for Emulated {
     }
 
     fn now(&self) -> Nanos {
-        if self.running.is_some() { now() } else { self.ended }
+        now()
     }
 
     fn run_until(&mut self, at: Nanos) -> Result<()> {
         while now() < at && !self.interrupted.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_nanos(at.since(now()).get()).min(LOOK_UP));
         }
-        if self.running()?.load.has_failed() {
-            bail!("a producer has stopped");
+        match &self.running()?.load {
+            Some(load) if load.has_failed() => bail!("the load failed"),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn cut(&mut self, seed: u64) -> Result<()> {
         self.running()?.cut(seed)
     }
 
-    fn moment(&mut self) -> Result<Moment> {
-        let running = self.running()?;
-        let after = running.load.seen();
-        let taken = running.taken.as_mut().context("no cut was made")?;
-        let before = taken.before(after.clone());
-        let flushed = taken.flushed;
-        let at_risk = before.acked().filter(|(_, appended, _)| flushed < appended.end()).count();
-        let moment = Moment {
-            at: taken.at,
-            flushed: flushed.get(),
-            acked: taken.acked.iter().sum(),
-            at_risk: store_core::length_u64(at_risk),
-        };
-        taken.seen = Some((before, after));
-        Ok(moment)
-    }
-
-    fn look(&mut self, keep: Keep) -> Result<Look> {
-        self.running()?.look(keep)
-    }
-
     fn stop(&mut self) -> Result<Watched> {
+        self.running()?.stop()
+    }
+
+    fn look(&mut self, cut: usize) -> Result<Looked> {
+        self.running()?.look(cut)
+    }
+
+    fn finish(&mut self) -> Result<()> {
         let running = self.running.take().context("no log was started")?;
-        self.ended = now();
-        running.stop()
+        running.finish()
     }
 }
 
 /// A log under load on a disk of its own. Fields are dropped in this order.
 #[derive(Debug)]
 struct Running {
-    taken: Option<Taken>,
-    load: Load,
-    sampler: Sampler,
+    taken: Vec<Taken>,
+    /// `None` once it is over.
+    load: Option<Load>,
+    strategy: crashlab::load::Strategy,
+    options: LoadOptions,
+    witness: Arc<Witness>,
+    sampler: Option<Sampler>,
     recorder: Arc<Recorder>,
-    begins: LogOffset,
     mounted: Mounted,
     disk: PowerDisk,
+    /// What was told in the end.
+    after: Option<Seen>,
 }
 
-/// A cut that was made, until the next.
+/// A cut that was made.
 #[derive(Debug)]
 struct Taken {
     at: Nanos,
     flushed: LogOffset,
     /// For each producer.
     acked: Vec<u64>,
-    views: Vec<(Keep, CutView)>,
-    /// What was told before and after the cut.
-    seen: Option<(Seen, Seen)>,
-}
-
-impl Taken {
-    fn before(&self, after: Seen) -> Seen {
-        after.when(&self.acked)
-    }
+    /// What it left; `None` once that was looked at.
+    views: Option<[(Keep, CutView); 2]>,
 }
 
 impl Running {
@@ -179,8 +161,7 @@ impl Running {
             Shape { seed, producers: case.load.producers, min_body: bytes, max_body: bytes };
         let witness = Arc::new(Witness::new(shape));
         let recorder = Arc::new(Recorder::default());
-        let sampler = Sampler::start(Arc::clone(&witness), case.strategy.between())?;
-        let observer: Arc<dyn Observer> = Arc::clone(&recorder) as Arc<dyn Observer>;
+        let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
         let options = LoadOptions {
             segment_bytes: SEGMENT_BYTES,
             preallocate: match case.strategy {
@@ -192,31 +173,77 @@ impl Running {
             ..LoadOptions::default()
         };
         let strategy = strategy(case)?;
-        let load = Load::start(&log_directory(&mounted), strategy, witness, options)?;
-        let begins = load.log().recovery().end;
-        Ok(Self { taken: None, load, sampler, recorder, begins, mounted, disk })
+        let sampler = Some(Sampler::start(Arc::clone(&witness), case.strategy.between())?);
+        let at = log_directory(&mounted);
+        let load = Some(Load::start(&at, strategy, Arc::clone(&witness), options.clone())?);
+        let (taken, after) = (Vec::new(), None);
+        Ok(Self {
+            taken,
+            load,
+            strategy,
+            options,
+            witness,
+            sampler,
+            recorder,
+            mounted,
+            disk,
+            after,
+        })
     }
 
     fn cut(&mut self, seed: u64) -> Result<()> {
-        // The views of the cut before go first: dropping them takes time.
-        self.taken = None;
-        let flushed = self.load.log().marks().flushed();
-        let acked = self.sampler.witness.acked_by_producer();
+        let load = self.load.as_ref().context("the load is over")?;
+        let flushed = load.log().marks().flushed();
+        let acked = self.witness.acked_by_producer();
         let at = now();
         let worst = self.disk.cut(block::Keep::None, seed)?;
         // A moment later: what was promised at the cut still is.
         let some = SOME[usize::try_from(seed % SOME_COUNT).unwrap_or(0)];
         let random = self.disk.cut(some, seed)?;
-        let views = vec![(Keep::Nothing, worst), (Keep::Some, random)];
-        self.taken = Some(Taken { at, flushed, acked, views, seen: None });
+        let views = Some([(Keep::Nothing, worst), (Keep::Some, random)]);
+        self.taken.push(Taken { at, flushed, acked, views });
         Ok(())
     }
 
-    fn look(&self, keep: Keep) -> Result<Look> {
-        let taken = self.taken.as_ref().context("no cut was made")?;
-        let (before, after) = taken.seen.as_ref().context("the moment was not asked for")?;
-        let view = taken.views.iter().find(|(kept, _)| *kept == keep);
-        let (_, view) = view.context("no such state was made")?;
+    fn stop(&mut self) -> Result<Watched> {
+        let load = self.load.take().context("the load is over")?;
+        let acked = self.sampler.take().map(Sampler::stop).unwrap_or_default();
+        let log = load.log();
+        let log_bytes = log.marks().wrote().since(log.recovery().end);
+        let appended = log.appended();
+        let Stopped { seen, failures, closed } = load.stop();
+        self.after = Some(seen);
+        if let Some(failure) = failures.first() {
+            bail!("a producer stopped: {failure}");
+        }
+        closed.context("the log did not close")?;
+        let (flushes, commits) = (self.recorder.flushes(), self.recorder.commits());
+        Ok(Watched { acked, flushes, commits, log_bytes, appended })
+    }
+
+    fn look(&mut self, cut: usize) -> Result<Looked> {
+        let after = self.after.as_ref().context("the load is not over")?;
+        let taken = self.taken.get_mut(cut).context("no such cut was made")?;
+        let views = taken.views.take().context("it was looked at before")?;
+        let before = after.clone().when(&taken.acked);
+        let flushed = taken.flushed;
+        let at_risk = before.acked().filter(|(_, appended, _)| flushed < appended.end()).count();
+        let moment = Moment {
+            at: taken.at,
+            flushed: flushed.get(),
+            acked: taken.acked.iter().sum(),
+            at_risk: store_core::length_u64(at_risk),
+        };
+        let before = crashlab::load::Look { flushed, seen: before };
+        let mut states = Vec::new();
+        for (keep, view) in views {
+            states.push((keep, self.judge(&view, &before, after)?));
+        }
+        Ok(Looked { moment, states })
+    }
+
+    /// Mounts a state, and opens and checks the log in it.
+    fn judge(&self, view: &CutView, before: &crashlab::load::Look, after: &Seen) -> Result<Look> {
         let mounted = match view.mount() {
             Ok(mounted) => mounted,
             Err(error @ MountError::NotMountable { .. }) => {
@@ -224,8 +251,8 @@ impl Running {
             }
             Err(error) => return Err(error.into()),
         };
-        let before = crashlab::load::Look { flushed: taken.flushed, seen: before.clone() };
-        let judged = self.load.judge(&log_directory(&mounted), &before, after);
+        let at = log_directory(&mounted);
+        let judged = judge(&at, self.strategy, &self.options, before, after);
         mounted.unmount()?;
         Ok(match judged {
             Ok(judged) => Look::Recovered {
@@ -238,23 +265,16 @@ impl Running {
         })
     }
 
-    fn stop(self) -> Result<Watched> {
-        let Self { taken, load, sampler, recorder, begins, mounted, disk } = self;
-        drop(taken);
-        let acked = sampler.stop();
-        let (appended, log_bytes) =
-            (load.log().appended(), load.log().marks().wrote().since(begins));
-        let Stopped { failures, closed, .. } = load.stop();
-        let (flushes, commits) = (recorder.flushes(), recorder.commits());
-        // Also where the load failed.
+    fn finish(self) -> Result<()> {
+        // A load that was not stopped, because something failed, ends here.
+        let Self { taken, load, sampler, mounted, disk, .. } = self;
+        drop((taken, sampler));
+        if let Some(load) = load {
+            let _ = load.stop();
+        }
         let unmounted = mounted.unmount();
         drop(disk);
-        if let Some(failure) = failures.first() {
-            bail!("a producer stopped: {failure}");
-        }
-        closed.context("the log did not close")?;
-        unmounted?;
-        Ok(Watched { acked, flushes, commits, log_bytes, appended })
+        Ok(unmounted?)
     }
 }
 
@@ -286,7 +306,6 @@ pub(super) fn shortened(violations: &[crashlab::check::Violation]) -> Vec<String
 /// Counts acknowledgements each millisecond, in a thread of its own.
 #[derive(Debug)]
 struct Sampler {
-    witness: Arc<Witness>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<AckSample>>>,
 }
@@ -294,17 +313,17 @@ struct Sampler {
 impl Sampler {
     fn start(witness: Arc<Witness>, between: Between) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (seen, ends) = (Arc::clone(&witness), Arc::clone(&stop));
+        let ends = Arc::clone(&stop);
         let thread = thread::Builder::new().name("sample".to_owned()).spawn(move || {
             let mut samples = Vec::new();
             while !ends.load(Ordering::Relaxed) {
-                samples.push(sample(&seen, between));
+                samples.push(sample(&witness, between));
                 thread::sleep(EVERY);
             }
-            samples.push(sample(&seen, between));
+            samples.push(sample(&witness, between));
             samples
         })?;
-        Ok(Self { witness, stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 
     fn stop(mut self) -> Vec<AckSample> {

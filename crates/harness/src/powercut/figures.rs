@@ -15,40 +15,31 @@ use crate::results::Spread;
 pub struct Round {
     /// What was seen of it.
     pub watched: Watched,
-    /// The windows of its cuts, in order.
+    /// The windows of the cuts that were looked at, in order.
     pub windows: Vec<(Nanos, Nanos)>,
     /// When it ended.
     pub end: Nanos,
 }
 
-impl Round {
-    /// From its first sample to its end.
-    fn whole(&self) -> (Nanos, Nanos) {
-        (self.watched.acked.first().map_or(self.end, |sample| sample.at), self.end)
-    }
-
-    fn acked(&self) -> u64 {
-        self.watched.acked.last().map_or(0, |sample| sample.acked)
-    }
-}
-
 /// The record of a case, from its cuts and what was seen of its logs.
 pub fn case(plan: &CasePlan, cuts: &[Cut], rounds: &[Round]) -> Case {
     let between = plan.strategy.between();
-    let (mut gauge, mut whole_run) = (Gauge::default(), Gauge::default());
+    let mut gauge = Gauge::default();
     for round in rounds {
         let step = |event: &FlushEvent| DurableStep { at: event.ended, durable: event.records };
         let steps: Vec<DurableStep> = round.watched.flushes.iter().map(step).collect();
         gauge.add(between, &round.watched.acked, &steps, &round.windows);
-        whole_run.add(between, &round.watched.acked, &steps, &[round.whole()]);
     }
     let total = |count: fn(&Round) -> u64| rounds.iter().map(count).sum::<u64>();
-    let length = |(start, end): &(Nanos, Nanos)| end.since(*start).get();
+    let acked = |round: &Round| round.watched.acked.last().map_or(0, |sample| sample.acked);
+    let ran = |round: &Round| {
+        round.watched.acked.first().map_or(0, |sample| round.end.since(sample.at).get())
+    };
     let appended = total(|round| round.watched.appended);
     let record_bytes = total(|round| round.watched.log_bytes).checked_div(appended).unwrap_or(0);
     let exposure = gauge.exposure(record_bytes);
-    let exposure_whole_run = whole_run.exposure(record_bytes);
     let observed = observed(cuts);
+    let windows = rounds.iter().flat_map(|round| &round.windows);
     Case {
         case: plan.name.clone(),
         strategy: plan.strategy.name().to_owned(),
@@ -60,13 +51,12 @@ pub fn case(plan: &CasePlan, cuts: &[Cut], rounds: &[Round]) -> Case {
         rate_per_s: plan.load.rate_per_s.map(u64::from),
         message_bytes: plan.load.message_bytes.into(),
         record_bytes,
-        acked: total(Round::acked),
-        measured_ns: rounds.iter().flat_map(|round| &round.windows).map(length).sum(),
-        ran_ns: rounds.iter().map(|round| length(&round.whole())).sum(),
-        bound: bound(plan, rounds, exposure_whole_run.age_ns.max),
+        acked: total(acked),
+        measured_ns: windows.map(|(start, end)| end.since(*start).get()).sum(),
+        ran_ns: total(ran),
+        bound: bound(plan, rounds, exposure.age_ns.max),
         agreement: agreement(&exposure.messages, &observed, &losses(cuts)),
         gauge: exposure,
-        gauge_whole_run: exposure_whole_run,
         gauge_messages: gauge.message_quantiles(DRAWN),
         observed,
     }

@@ -10,9 +10,9 @@ use crate::exposure::AckSample;
 
 /// A place where the power can be cut: a block device in user space, or a simulation.
 ///
-/// Calls come in this order: [`start`](Self::start); again and again
-/// [`run_until`](Self::run_until), [`cut`](Self::cut), [`run_until`](Self::run_until),
-/// [`moment`](Self::moment) and [`look`](Self::look); [`stop`](Self::stop). Then the next log may start.
+/// Calls come in this order: [`start`](Self::start); [`run_until`](Self::run_until) and
+/// [`cut`](Self::cut), again and again; [`stop`](Self::stop); [`look`](Self::look) at each cut;
+/// [`finish`](Self::finish). Then the next log may start.
 pub trait Lab {
     /// What it is.
     fn place(&self) -> Place;
@@ -43,26 +43,37 @@ pub trait Lab {
     /// If the device does not answer.
     fn cut(&mut self, seed: u64) -> Result<()>;
 
-    /// What was read at the last cut; it may take some time to tell.
+    /// Ends the load, whatever state it is in, and gives what was seen of it. The disk, and what
+    /// the cuts left, stay.
     ///
     /// # Errors
     ///
-    /// If the load failed.
-    fn moment(&mut self) -> Result<Moment>;
+    /// If the load had failed, or the log does not close.
+    fn stop(&mut self) -> Result<Watched>;
 
-    /// Looks at a state that the last cut may have left: mounted, opened, checked, dropped.
+    /// Looks at what the cut number `cut` of this log, from 0, left: each state mounted, opened,
+    /// checked, dropped.
     ///
     /// # Errors
     ///
     /// If it cannot be looked at for another reason than what the cut left.
-    fn look(&mut self, keep: Keep) -> Result<Look>;
+    fn look(&mut self, cut: usize) -> Result<Looked>;
 
-    /// Ends the load and the log, whatever state they are in, and gives what was seen of them.
+    /// Takes the disk away, whatever failed before.
     ///
     /// # Errors
     ///
-    /// If the load had failed, or something is left behind.
-    fn stop(&mut self) -> Result<Watched>;
+    /// If something is left behind.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// What was read right before a cut, and what the cut left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Looked {
+    /// The moment.
+    pub moment: Moment,
+    /// The states, the worst first.
+    pub states: Vec<(Keep, Look)>,
 }
 
 /// The moment of a cut.

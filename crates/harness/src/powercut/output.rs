@@ -18,15 +18,13 @@ use crate::results::Environment;
 pub(super) struct Output {
     directory: RunDirectory,
     lines: Lines,
-    /// The cuts of cases that have ended.
-    kept: String,
 }
 
 impl Output {
     pub(super) fn create(results: &Path, run: &str) -> Result<Self> {
         let directory = RunDirectory::create(results, run, "--out")?;
         let lines = directory.lines(CUTS)?;
-        Ok(Self { directory, lines, kept: String::new() })
+        Ok(Self { directory, lines })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -40,17 +38,6 @@ impl Output {
     /// Appends a cut, durably.
     pub(super) fn write_cut(&mut self, cut: &Cut) -> Result<()> {
         self.lines.append(cut)
-    }
-
-    /// Writes the cuts of a case that has ended again, with what is known only then.
-    pub(super) fn keep(&mut self, cuts: &[Cut]) -> Result<()> {
-        for cut in cuts {
-            self.kept.push_str(&serde_json::to_string(cut)?);
-            self.kept.push('\n');
-        }
-        self.directory.write_text(CUTS, &self.kept)?;
-        self.lines = self.directory.lines(CUTS)?;
-        Ok(())
     }
 
     /// Writes what is known of the run so far.

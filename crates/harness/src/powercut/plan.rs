@@ -122,9 +122,8 @@ impl CasePlan {
 
     /// Cuts in one fresh log: as many as come in a few seconds.
     pub fn cuts_per_round(&self) -> u32 {
-        let Timing { settle, window, .. } = self.timing();
-        let each = settle.after(window).get().max(1);
-        u32::try_from(ROUND.as_nanos() / u128::from(each)).unwrap_or(u32::MAX).max(1)
+        let window = self.timing().window.get().max(1);
+        u32::try_from(ROUND.as_nanos() / u128::from(window)).unwrap_or(u32::MAX).max(1)
     }
 
     /// When cuts may fall.
@@ -132,8 +131,7 @@ impl CasePlan {
         let interval = self.interval.map_or(Nanos::new(0), nanos);
         let twice = interval.after(interval);
         Timing {
-            warmup: twice.after(interval).max(Nanos::from_millis(300)),
-            settle: interval.max(Nanos::from_millis(20)),
+            warmup: twice.max(Nanos::from_millis(300)),
             window: twice.max(Nanos::from_millis(50)),
         }
     }
@@ -155,17 +153,15 @@ pub fn cases(strategies: &[Strategy], intervals: &[Duration]) -> Vec<CasePlan> {
 
 /// When cuts may fall.
 ///
-/// Each cut has a window of time of its own, of the same length for all, and falls at a uniformly
-/// random moment of it. The gauge is weighted over the same windows, so that the expected loss of a
-/// cut *is* the gauge's mean over time, whatever the log does. What a cut left is looked at between
-/// windows, when no cut can fall: the work that this makes would otherwise be at every moment but
+/// Each cut has a window of time of its own, of the same length for all and one after the other,
+/// and falls at a uniformly random moment of it. The gauge is weighted over the same windows, so
+/// that the expected loss of a cut *is* the gauge's mean over time, whatever the log does. What the
+/// cuts left is looked at when the load is over: that work would otherwise be at every moment but
 /// those of the cuts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timing {
     /// Before the first window.
     pub warmup: Nanos,
-    /// From the end of a look to the next window: what the look disturbed is over.
-    pub settle: Nanos,
     /// A window: long enough for every phase of a flush interval.
     pub window: Nanos,
 }
@@ -178,10 +174,10 @@ impl Timing {
     }
 }
 
-/// About how long a log runs, looks not counted.
-const ROUND: Duration = Duration::from_millis(1500);
+/// About how long a log is cut.
+const ROUND: Duration = Duration::from_secs(2);
 /// Offered to the asynchronous strategies, over all producers.
-const RATE_PER_S: u32 = 20_000;
+const RATE_PER_S: u32 = 10_000;
 const MESSAGE_BYTES: u32 = 512;
 
 #[cfg(test)]
@@ -214,7 +210,6 @@ mod tests {
     fn a_window_holds_every_phase_of_an_interval() {
         let timing = CasePlan::paced(Strategy::Timed, 80 * MS).timing();
         assert_eq!(timing.window, Nanos::from_millis(160));
-        assert_eq!(timing.settle, Nanos::from_millis(80));
         assert_eq!(CasePlan::sync().timing().window, Nanos::from_millis(50));
     }
 

@@ -93,18 +93,16 @@ pub struct Case {
     pub message_bytes: u64,
     /// Bytes of a record in the log, on average.
     pub record_bytes: u64,
-    /// Messages acknowledged, over the whole run of the case.
+    /// Messages acknowledged while the case's logs were under load.
     pub acked: u64,
     /// The windows in which cuts could fall, one for each cut, in all.
     pub measured_ns: u64,
-    /// How long the case's logs ran in all, cuts being looked at included.
+    /// How long the case's logs were under load, in all.
     pub ran_ns: u64,
     /// What the strategy promises to lose at most.
     pub bound: Bound,
     /// What a power cut would have taken at each moment of the windows, by the log's own marks.
     pub gauge: Exposure,
-    /// The same over the whole run.
-    pub gauge_whole_run: Exposure,
     /// [`Self::gauge`] whole, for drawing: messages at risk at ends of equal shares of time.
     pub gauge_messages: Vec<f64>,
     /// What the cuts took and found.
@@ -124,7 +122,7 @@ pub struct Bound {
     pub longest_commit_ns: u64,
     /// How late the flush lane came at most: the machine's doing, not in the bound.
     pub late_ns: u64,
-    /// Whether the gauge stayed below bound and lateness over the whole run.
+    /// Whether the gauge stayed below bound and lateness.
     pub held: bool,
 }
 
@@ -234,7 +232,7 @@ pub struct State {
     pub end: End,
     /// Acknowledged messages that it lacks; `null` if it could not be read.
     pub lost: Option<u64>,
-    /// How long the oldest of them had been acknowledged; `null` until the round has ended.
+    /// How long the oldest of them had been acknowledged.
     pub lost_age_ns: Option<u64>,
     /// Whether the log ended in a torn record; `null` if it could not be read.
     pub torn: Option<bool>,

@@ -16,14 +16,15 @@ struct Made<'a> {
     now: Nanos,
     begun: Nanos,
     cuts: u32,
-    moment: Moment,
+    /// Of the log's cuts.
+    moments: Vec<Moment>,
     started: u32,
-    stopped: u32,
+    finished: u32,
     what: Happens,
     interrupted: &'a AtomicBool,
 }
 
-/// What happens at the seventh cut, or in the second log.
+/// What happens at some cut, or in the second log.
 #[derive(Clone, Copy, PartialEq)]
 enum Happens {
     Nothing,
@@ -31,8 +32,10 @@ enum Happens {
     ALie,
     /// The device does not answer.
     CutFails,
-    /// Somebody presses Ctrl-C.
+    /// Somebody presses Ctrl-C while the load goes on.
     Interrupted,
+    /// Or while a cut is looked at.
+    InterruptedLater,
     /// What was seen cannot be told.
     StopFails,
 }
@@ -40,9 +43,8 @@ enum Happens {
 impl<'a> Made<'a> {
     fn new(what: Happens, interrupted: &'a AtomicBool) -> Self {
         let at = Nanos::from_millis(5);
-        let (cuts, started, stopped) = (0, 0, 0);
-        let moment = Moment { at, flushed: 0, acked: 0, at_risk: 0 };
-        Self { now: at, begun: at, cuts, moment, started, stopped, what, interrupted }
+        let (cuts, started, finished) = (0, 0, 0);
+        Self { now: at, begun: at, cuts, moments: Vec::new(), started, finished, what, interrupted }
     }
 
     fn ms(&self) -> u64 {
@@ -71,6 +73,7 @@ impl Lab for Made<'_> {
     fn start(&mut self, _case: &CasePlan, _seed: u64) -> Result<()> {
         self.started += 1;
         self.begun = self.now;
+        self.moments.clear();
         Ok(())
     }
 
@@ -88,29 +91,18 @@ impl Lab for Made<'_> {
     fn cut(&mut self, _seed: u64) -> Result<()> {
         self.cuts += 1;
         match (self.cuts, self.what) {
-            (7, Happens::CutFails) => anyhow::bail!("the device does not answer"),
-            (7, Happens::Interrupted) => self.interrupted.store(true, Ordering::Relaxed),
+            (27, Happens::CutFails) => anyhow::bail!("the device does not answer"),
+            (27, Happens::Interrupted) => self.interrupted.store(true, Ordering::Relaxed),
             _ => {}
         }
         let (acked, durable) = (self.ms() * 20, self.durable());
         let at_risk = acked - durable;
-        self.moment = Moment { at: self.now, flushed: durable * 700, acked, at_risk };
+        self.moments.push(Moment { at: self.now, flushed: durable * 700, acked, at_risk });
         Ok(())
     }
 
-    fn moment(&mut self) -> Result<Moment> {
-        Ok(self.moment)
-    }
-
-    fn look(&mut self, keep: Keep) -> Result<Look> {
-        let torn = keep == Keep::Some && self.cuts.is_multiple_of(3);
-        let lie = u64::from(self.cuts == 7 && self.what == Happens::ALie);
-        Ok(Look::Recovered { lost: self.moment.at_risk + lie, torn, violations: Vec::new() })
-    }
-
     fn stop(&mut self) -> Result<Watched> {
-        self.stopped += 1;
-        if self.what == Happens::StopFails && self.stopped == 2 {
+        if self.what == Happens::StopFails && self.started == 2 {
             anyhow::bail!("the load had failed");
         }
         let at = |ms: u64| self.begun.after(Nanos::from_millis(ms));
@@ -129,6 +121,23 @@ impl Lab for Made<'_> {
             log_bytes: self.ms() * 20 * 700,
             appended: self.ms() * 20,
         })
+    }
+
+    fn look(&mut self, cut: usize) -> Result<Looked> {
+        let moment = self.moments[cut];
+        let (second, seventh) = (cut.is_multiple_of(2), cut == 6 && self.started == 1);
+        if self.what == Happens::InterruptedLater && seventh {
+            self.interrupted.store(true, Ordering::Relaxed);
+        }
+        let lost = moment.at_risk + u64::from(self.what == Happens::ALie && seventh);
+        let state = |torn| Look::Recovered { lost, torn, violations: Vec::new() };
+        let states = vec![(Keep::Nothing, state(false)), (Keep::Some, state(second))];
+        Ok(Looked { moment, states })
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.finished += 1;
+        Ok(())
     }
 }
 
@@ -186,7 +195,7 @@ fn ran(strategies: &[Strategy], cuts: u32, what: Happens) -> Ran {
     let begun = made.now;
     let finished = run(&order, &mut made, &interrupted, &mut told).unwrap();
     let took = Duration::from_nanos(made.now.since(begun).get());
-    Ran { finished, told, results, left: made.started - made.stopped, took }
+    Ran { finished, told, results, left: made.started - made.finished, took }
 }
 
 #[test]
@@ -202,7 +211,7 @@ fn cuts_at_random_moments_sample_the_gauge() {
     assert!((515.0..545.0).contains(&case.gauge.messages.mean), "{:?}", case.gauge);
     assert_eq!(case.gauge.messages.max, 1040);
     assert_eq!(case.agreement.verdict, Verdict::Agrees, "{:?}", case.agreement);
-    assert_eq!(case.observed.torn_tails, 100);
+    assert_eq!(case.observed.torn_tails, 150);
     assert_eq!((case.observed.violated, case.observed.above_gauge), (0, 0));
     assert_eq!(case.bound.age_ns, 52_000_000, "50 ms and two syncs of 1 ms");
     assert!(case.bound.held);
@@ -242,10 +251,11 @@ fn a_lie_is_a_violation() {
 #[test]
 fn what_was_found_before_an_end_is_kept_and_nothing_is_left_running() {
     for (what, outcome, kept) in [
-        (Happens::Interrupted, Outcome::Interrupted, 6),
-        (Happens::CutFails, Outcome::Failed, 6),
-        // The first log had ten cuts; those of the second cannot be held against anything.
-        (Happens::StopFails, Outcome::Failed, 10),
+        // The first log has twenty cuts; what an end in the second cuts short is no sample.
+        (Happens::Interrupted, Outcome::Interrupted, 20),
+        (Happens::InterruptedLater, Outcome::Interrupted, 7),
+        (Happens::CutFails, Outcome::Failed, 20),
+        (Happens::StopFails, Outcome::Failed, 20),
     ] {
         let ran = ran(&[Strategy::Timed, Strategy::Staged], 30, what);
         assert_eq!(ran.left, 0);

@@ -26,7 +26,7 @@ pub(crate) fn run(run: &PowerCuts) -> String {
     format!("{cuts}, seed {}, {}", run.seed, format::utc(run.started_at_ms))
 }
 
-/// The load of a case, short: `20k/s` or `×4`.
+/// The load of a case, short: `10k/s` or `×4`.
 pub(crate) fn load(case: &Case) -> String {
     match case.rate_per_s {
         Some(rate) => format!("{}/s", format::count(float(rate))),
@@ -70,7 +70,7 @@ pub(crate) fn not_held(case: &Case) -> String {
         "{}: something was at risk for {}, longer than promised even with the {} that the flush \
          lane came late",
         case.case,
-        time(case.gauge_whole_run.age_ns.max),
+        time(case.gauge.age_ns.max),
         time(case.bound.late_ns)
     )
 }

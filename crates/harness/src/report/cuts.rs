@@ -73,7 +73,6 @@ fn at_risk_and_lost(cases: &[Case]) -> String {
         data.push(Datum::maybe(case.agreement.mean_uncertain, words::percent).preceded_by("± "));
         data.extend(ages(&risk.age_ns));
         data.extend(ages(&lost.lost_age_ns));
-        data.extend(ages(&case.gauge_whole_run.age_ns));
         data
     };
     Table {
@@ -100,9 +99,6 @@ fn at_risk_and_lost(cases: &[Case]) -> String {
             "age lost: mean",
             "age lost: p99",
             "age lost: max",
-            "age at risk, whole run: mean",
-            "age at risk, whole run: p99",
-            "age at risk, whole run: max",
         ],
         rows: cases.iter().map(row).collect(),
         sortable: true,
@@ -182,7 +178,7 @@ fn bounds(cases: &[Case]) -> String {
             span(case.commit_ns),
             time(bound.longest_sync_ns),
             time(bound.longest_commit_ns),
-            time(case.gauge_whole_run.age_ns.max),
+            time(case.gauge.age_ns.max),
             time(bound.late_ns),
             Datum::text(word).class(class),
         ]
@@ -196,7 +192,7 @@ fn bounds(cases: &[Case]) -> String {
             "staged at most",
             "longest sync",
             "longest commit",
-            "oldest at risk, whole run",
+            "oldest at risk",
             "flush lane late by at most",
             "held",
         ],
