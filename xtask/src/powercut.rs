@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use harness::powercut::emulated::{self, Emulated, FsKind};
 use harness::powercut::lab::Lab;
@@ -128,17 +128,16 @@ impl Name {
     }
 }
 
-/// The emulated disk if it was not asked otherwise and the machine can.
+/// The emulated disk, if it was not asked otherwise and the machine can.
 fn lab(arguments: &Arguments, interrupted: &Arc<AtomicBool>) -> Result<Box<dyn Lab>> {
     if arguments.simulated {
-        return Err(anyhow!("simulated"));
+        bail!("the simulated disk is not there yet");
     }
     let server = emulated::served_by(DISK_TASK)?;
     match Emulated::new(arguments.fs.kind(), server, Arc::clone(interrupted))? {
         Ok(lab) => Ok(Box::new(lab)),
         Err(missing) => {
-            say!("no emulated disk: {missing}; going on SIMULATED");
-            Err(anyhow!("simulated"))
+            bail!("no disk can be emulated here: {missing}; the simulated one is not there yet")
         }
     }
 }

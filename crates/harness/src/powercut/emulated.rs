@@ -22,8 +22,9 @@ use store_os::{Observer, Preallocate};
 use super::lab::{Lab, Look, Looked, Moment, Watched};
 use super::plan::{CasePlan, Strategy};
 use super::results::{Keep, Place, PlaceKind};
-use crate::clock::now;
+use crate::clock::{float, nanos, now};
 use crate::exposure::{AckSample, Between};
+use crate::format;
 use crate::recorder::Recorder;
 use crate::workdir::Workdir;
 
@@ -71,15 +72,15 @@ impl Emulated {
 
 impl Lab for Emulated {
     fn place(&self) -> Place {
-        let sync = self.disk_type.timing().sync(4096);
+        let sync = nanos(self.disk_type.timing().sync(4096)).get();
         Place {
             kind: PlaceKind::Emulated,
             fallback: None,
             file_system: Some(self.file_system.to_string()),
             disk: format!(
-                "block device in user space, volatile cache, as slow as {} ({sync:?} for a small \
-                 write and its flush)",
-                self.disk_type
+                "block device in user space, volatile cache, {} ({} a sync)",
+                self.disk_type,
+                format::duration(float(sync))
             ),
         }
     }

@@ -70,7 +70,9 @@ fn at_risk_and_lost(cases: &[Case]) -> String {
         data.extend(messages(&lost.at_risk_messages));
         let (mean, p99) = (case.agreement.mean_ratio, case.agreement.p99_ratio);
         data.extend([mean, p99].map(|ratio| Datum::maybe(ratio, format::ratio)));
-        data.push(Datum::maybe(case.agreement.mean_uncertain, words::percent).preceded_by("± "));
+        data.push(Datum::maybe(case.agreement.mean_uncertain, |share| {
+            format!("± {}", words::percent(share))
+        }));
         data.extend(ages(&risk.age_ns));
         data.extend(ages(&lost.lost_age_ns));
         data
