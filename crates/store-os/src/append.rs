@@ -90,15 +90,16 @@ impl Queues {
     /// The next offset of each queue that has had a message.
     pub(crate) fn marks(&self) -> Vec<QueueMark> {
         let by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        by_name
-            .values()
-            .map(|queue| QueueMark {
-                topic: queue.state.topic.clone(),
-                id: queue.state.id,
-                next: queue.state.next.load(Ordering::Relaxed),
-            })
-            .filter(|mark| mark.next > 0)
-            .collect()
+        let mark = |queue: &Queue| QueueMark {
+            topic: queue.state.topic.clone(),
+            id: queue.state.id,
+            next: queue.state.next.load(Ordering::Relaxed),
+        };
+        let mut marks: Vec<_> = by_name.values().map(mark).filter(|mark| mark.next > 0).collect();
+        drop(by_name);
+        // The map's order is another in each process.
+        marks.sort_unstable_by(|one, other| (&one.topic, one.id).cmp(&(&other.topic, other.id)));
+        marks
     }
 }
 
