@@ -58,6 +58,17 @@ impl Witness {
         Self { shape, producers, acked }
     }
 
+    /// A witness of a run that has come so far.
+    pub fn resumed(seen: Seen) -> Self {
+        let Seen { shape, producers } = seen;
+        let count = |fates: &Vec<Fate>| {
+            let acked = fates.iter().filter(|fate| matches!(fate, Fate::Acked(..)));
+            AtomicU64::new(store_core::length_u64(acked.count()))
+        };
+        let acked = producers.iter().map(count).collect();
+        Self { shape, producers: producers.into_iter().map(Mutex::new).collect(), acked }
+    }
+
     /// How the messages look.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -171,6 +182,12 @@ impl Seen {
     pub fn fate(&self, sent: Sent) -> Option<Fate> {
         let producer = usize::try_from(sent.producer).ok()?;
         self.producers.get(producer)?.get(index(sent)).copied()
+    }
+
+    /// How many messages a producer has claimed: the index of its next.
+    pub fn claimed(&self, producer: u32) -> u64 {
+        let fates = usize::try_from(producer).ok().and_then(|place| self.producers.get(place));
+        fates.map_or(0, |fates| store_core::length_u64(fates.len()))
     }
 
     /// All messages claimed, by producer and index.

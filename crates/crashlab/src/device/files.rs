@@ -108,6 +108,13 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Whether it takes something from its way to the disk that the running system still sees.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::SyncFile { failed: true, .. })
+    }
+}
+
 /// What a disk holds, and what a power cut may leave of it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Disk {
@@ -180,6 +187,11 @@ impl Disk {
     /// Whether the next sync of the file fails because of what was lost.
     pub fn owes_error(&self, file: Object) -> bool {
         self.file(file).owes_error
+    }
+
+    /// Whether writing back something of the file has ever failed.
+    pub fn has_lost(&self, file: Object) -> bool {
+        self.file(file).has_lost
     }
 
     /// The files that have bytes which are not durable, and could be lost by a failure to write
@@ -478,34 +490,19 @@ fn store(bytes: &mut Arc<Vec<u8>>, sector: u64, value: &Sector) {
     bytes[at..at + SECTOR_LEN].copy_from_slice(&**value);
 }
 
-/// Plays a journal's changes on a disk, as far as each state is asked for.
-#[derive(Clone, Debug)]
-pub struct Replay<'a> {
-    disk: Disk,
-    journal: &'a [Change],
-    played: usize,
-}
-
-impl<'a> Replay<'a> {
-    /// Begins with what the disk was before the journal's first change.
-    pub fn new(disk: Disk, journal: &'a [Change]) -> Self {
-        Self { disk, journal, played: 0 }
+/// A state that a power cut may leave after the first `position` changes of `journal`, which began
+/// with what `disk` was then.
+pub fn generate(
+    mut disk: Disk,
+    journal: &[Change],
+    position: usize,
+    keep: Keep,
+    seed: u64,
+) -> Disk {
+    for change in &journal[..position] {
+        disk.apply(change);
     }
-
-    /// The disk after the journal's first `position` changes; positions must not go back.
-    pub fn at(&mut self, position: usize) -> &Disk {
-        assert!(self.played <= position, "{} are played, not {position}", self.played);
-        for change in &self.journal[self.played..position] {
-            self.disk.apply(change);
-        }
-        self.played = position;
-        &self.disk
-    }
-}
-
-/// A state that a power cut may leave after the first `position` changes of `journal`.
-pub fn generate(disk: Disk, journal: &[Change], position: usize, keep: Keep, seed: u64) -> Disk {
-    Replay::new(disk, journal).at(position).cut(keep, seed)
+    disk.cut(keep, seed)
 }
 
 #[cfg(test)]

@@ -149,8 +149,8 @@ enum Rule {
 }
 
 impl Choice {
-    /// A choice among things of which these are the changes' numbers. Only those that changed count;
-    /// they must be picked from in the same order.
+    /// A choice among things of which these are the changes' numbers. Only those that changed
+    /// count; they must be picked from in the same order.
     pub(crate) fn new<'a>(
         keep: Keep,
         seed: u64,
