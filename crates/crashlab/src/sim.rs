@@ -15,6 +15,7 @@ mod faults;
 mod finding;
 mod journal;
 mod lies;
+mod life;
 mod many;
 mod plan;
 mod run;

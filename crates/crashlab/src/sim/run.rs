@@ -16,8 +16,8 @@ use crate::sim::faults::Faults;
 use crate::sim::finding::{Finding, Wrong};
 use crate::sim::journal::{Entry, Told, What};
 use crate::sim::lies::Lie;
+use crate::sim::life::{found, live_on, open};
 use crate::sim::plan::Plan;
-use crate::sim::world::{found, live_on, open};
 use crate::witness::Witness;
 
 /// What a run showed.
