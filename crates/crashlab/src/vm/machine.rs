@@ -96,7 +96,8 @@ impl Parts {
             .args(["--pdeathsig", "KILL", "--"])
             .arg(&self.qemu)
             .args(["-machine", "q35,accel=tcg,memory-backend=ram", "-cpu", "qemu64"])
-            .args(["-m", &format!("{MEMORY_MIB}M"), "-object"])
+            // Two processors: producers, lanes and the kernel's own writing run side by side.
+            .args(["-smp", "2", "-m", &format!("{MEMORY_MIB}M"), "-object"])
             .arg(format!(
                 "memory-backend-file,id=ram,size={MEMORY_MIB}M,mem-path={},share={share}",
                 path(&self.memory)
