@@ -30,15 +30,6 @@ fn append(
                 black_box(acked.expect("acknowledged"))
             });
         });
-        if log.marks().flushed() == log.marks().wrote() {
-            // A synchronous strategy: the same with a hand-over to the flush lane's thread.
-            group.bench_function(format!("{body_len}B, handed over"), |bencher| {
-                bencher.iter(|| {
-                    let ticket = log.append(&queue, &message, Wait::Yes).expect("placed");
-                    black_box(ticket.wait().expect("acknowledged"))
-                });
-            });
-        }
         log.abandon();
     }
     group.finish();

@@ -250,14 +250,13 @@ struct Unit<'b> {
 }
 
 impl Shared {
-    /// Places `message` at the end of the log. Also says whether its producer is the only one that
-    /// waits for a flush.
+    /// Places `message` at the end of the log.
     pub(crate) fn append(
         &self,
         queue: &Queue,
         message: &Message<'_>,
         wait: Wait,
-    ) -> Result<(Appended, bool), AppendError> {
+    ) -> Result<Appended, AppendError> {
         self.check(queue, message.body.len())?;
         let protection = self.options.protection;
         let slots = u64::from(message.queue_slots()?);
@@ -291,7 +290,7 @@ impl Shared {
         message: &Message<'_>,
         batch: &Batch<'_>,
         wait: Wait,
-    ) -> Result<(Appended, bool, Vec<LogOffset>), AppendError> {
+    ) -> Result<(Appended, Vec<LogOffset>), AppendError> {
         self.check(queue, batch.as_bytes().len())?;
         let protection = self.options.protection;
         let to = queue.destination();
@@ -307,13 +306,13 @@ impl Shared {
             let lens: Vec<u32> = encoded.record_lens().collect();
             let unit = Unit { encoded, slots: u64::from(batch.count()), base: None };
             let placed = self.place_unit(queue, unit, wait)?;
-            let (appended, is_lone) = placed.expect("no offset stands in a batch's properties");
+            let appended = placed.expect("no offset stands in a batch's properties");
             let mut at = appended.offset;
             let offsets = lens.iter().map(|len| {
                 let next = LogOffset::new(at.get() + u64::from(*len));
                 std::mem::replace(&mut at, next)
             });
-            Ok((appended, is_lone, offsets.collect()))
+            Ok((appended, offsets.collect()))
         })
     }
 
@@ -331,7 +330,7 @@ impl Shared {
         queue: &Queue,
         unit: Unit<'_>,
         wait: Wait,
-    ) -> Result<Option<(Appended, bool)>, AppendError> {
+    ) -> Result<Option<Appended>, AppendError> {
         let len = unit.encoded.len();
         let (mut tail, blank) = self.make_room(len)?;
         let next = queue.state.next.load(Ordering::Relaxed);
@@ -362,8 +361,7 @@ impl Shared {
         tail.wrote = appended.end();
         tail.last = Some(last);
         tail.records += records;
-        let waits_for_flush = self.answers.ack(wait) == AckAt::Flushed;
-        if waits_for_flush {
+        if self.answers.ack(wait) == AckAt::Flushed {
             tail.wanted = tail.wrote;
             tail.wanted_records += 1;
             if tail.waiting_since.is_none() {
@@ -371,8 +369,7 @@ impl Shared {
             }
         }
         self.progress.set_wrote(tail.wrote);
-        let others = tail.wanted_records - self.flushed_wanted.load(Ordering::SeqCst);
-        Ok(Some((appended, waits_for_flush && others == 1)))
+        Ok(Some(appended))
     }
 
     /// Takes the append lock once a record of `len` bytes can be placed, and says how long the
@@ -409,8 +406,8 @@ impl Shared {
             {
                 return Err(AppendError::Segment(error.clone()));
             }
-            if obstacle == Obstacle::Space && !self.answers.uses_commit {
-                // The lane that commits may be in a sync, which no append waits for.
+            if obstacle == Obstacle::Space && !self.has_committer.load(Ordering::SeqCst) {
+                // Nobody else will: the log is stepped, and its only lane may be in a sync.
                 let wrote = tail.wrote;
                 drop(tail);
                 // A failure poisons the log, which the next round tells.

@@ -33,7 +33,7 @@ impl Directory {
         let root =
             &std::path::absolute(root).map_err(|error| Error::from_std(Op::Open, root, &error))?;
         let segments = root.join(SEGMENTS);
-        // A file system that was shut down says of all names that they exist, but not what stands there.
+        // A file system that was shut down says that the name exists, but not what stands there.
         files
             .make_directories(&segments)
             .map_err(|error| files.kind(&segments).err().unwrap_or(error))

@@ -1,6 +1,5 @@
 //! Keeping time: each lane's loop of polling, acting and reporting.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
@@ -31,44 +30,20 @@ pub(crate) enum Rest {
 
 impl Shared {
     /// A lane's thread: acts when its time or an event comes, until the log is drained or fails.
-    pub(crate) fn drive(self: &Arc<Self>, lane: Lane) {
-        let state = self.lane(lane);
+    pub(crate) fn drive(&self, lane: Lane) {
+        let _guard = PoisonsIfPanicking(self);
+        let signal = &self.lane(lane).signal;
         loop {
-            // Whoever has the turn instead notifies this thread when it gives it back.
-            let rest = if let Some(turn) = Held::take(self, lane) {
-                let rest = self.take_turn(lane);
-                if turn.give_back() {
-                    continue;
-                }
-                rest
-            } else {
-                Rest::Event
-            };
-            match rest {
-                Rest::Event => state.signal.wait(None),
+            match self.act_while_there_is_need(lane) {
+                Rest::Event => signal.wait(None),
                 Rest::Stop => return,
-                Rest::Until(time) => state.signal.wait(Some(time)),
+                Rest::Until(time) => signal.wait(Some(time)),
             }
         }
     }
 
-    /// A waiting producer does the flush lane's next action itself, if nobody is at it: without a
-    /// second thread there is no hand-over to wait for.
-    ///
-    /// Only one action, so that it does not work for others after its own record is durable.
-    pub(crate) fn lead(&self) {
-        let state = self.lane(Lane::Flush);
-        let Some(turn) = Held::take(self, Lane::Flush) else { return };
-        let acted = self.act(Lane::Flush);
-        let wanted = turn.give_back();
-        // Who asked meanwhile, or a gather that has to end, is left to the lane's thread.
-        if wanted || !matches!(acted, Acted::Did) {
-            state.signal.notify();
-        }
-    }
-
     /// Acts until the strategy has nothing to do now.
-    fn take_turn(&self, lane: Lane) -> Rest {
+    fn act_while_there_is_need(&self, lane: Lane) -> Rest {
         loop {
             match self.act(lane) {
                 Acted::Did => {}
@@ -95,9 +70,16 @@ impl Shared {
         if self.progress.poison().is_some() || self.stop.load(Ordering::SeqCst) {
             return Err(Rest::Stop);
         }
-        if lane == Lane::Commit && self.commit_wanted.swap(false, Ordering::SeqCst) {
-            // Appends wait for staging space, whatever the strategy thinks of committing now.
-            return Ok(Chosen::Commit { upto: self.progress.wrote(), is_asked: false });
+        if lane == Lane::Commit {
+            if self.commit_wanted.swap(false, Ordering::SeqCst) {
+                // Appends wait for staging space, whatever the strategy thinks of committing now.
+                return Ok(Chosen::Commit { upto: self.progress.wrote(), is_asked: false });
+            }
+            if !self.answers.uses_commit {
+                // Here for those appends alone.
+                let is_over = self.draining.load(Ordering::SeqCst);
+                return Err(if is_over { Rest::Stop } else { Rest::Event });
+            }
         }
         let seen = self.observe(lane, true);
         match self.strategy().poll(lane, self.now(), &seen) {
@@ -134,36 +116,16 @@ impl Shared {
     }
 }
 
-/// A lane's turn while it is held.
-///
-/// A panic while acting (a bug of ours, of a strategy or an observer) must not leave the turn taken
-/// and everyone waiting: it poisons the log like a failed sync.
-struct Held<'a> {
-    shared: &'a Shared,
-    lane: Lane,
-}
+/// A panic while acting (a bug of ours, of a strategy or an observer) must not leave everyone
+/// waiting: it poisons the log like a failed sync.
+struct PoisonsIfPanicking<'a>(&'a Shared);
 
-impl<'a> Held<'a> {
-    fn take(shared: &'a Shared, lane: Lane) -> Option<Self> {
-        shared.lane(lane).turn.take().then(|| Self { shared, lane })
-    }
-
-    /// Gives the turn back; `true` if someone wanted it meanwhile.
-    fn give_back(self) -> bool {
-        let Self { shared, lane } = &self;
-        let wanted = shared.lane(*lane).turn.give_back();
-        std::mem::forget(self);
-        wanted
-    }
-}
-
-impl Drop for Held<'_> {
+impl Drop for PoisonsIfPanicking<'_> {
     fn drop(&mut self) {
-        // Only a panic comes here: `give_back` forgets the guard.
-        let path = self.shared.directory.segments();
-        let state = self.shared.lane(self.lane);
-        let _ = state.turn.give_back();
-        self.shared.fail(Error::new(Op::Panicked, path, Errno::CANCELED));
+        if std::thread::panicking() {
+            let path = self.0.directory.segments();
+            self.0.fail(Error::new(Op::Panicked, path, Errno::CANCELED));
+        }
     }
 }
 

@@ -418,7 +418,7 @@ impl From<Error> for ReadError {
     }
 }
 
-/// What closing could not do. The directory is unlocked all the same.
+/// What closing could not do. The directory is unlocked all the same, unless it took too long.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum CloseError {
@@ -433,6 +433,16 @@ pub enum CloseError {
     },
     /// Everything is durable, but the marks of an unclean exit were not removed.
     System(Error),
+    /// The disk did not answer in time ([`LogOptions::close_timeout`]). The log goes on closing by
+    /// itself; until that is done, the directory stays locked.
+    ///
+    /// [`LogOptions::close_timeout`]: crate::LogOptions::close_timeout
+    TimedOut {
+        /// Where durable bytes ended then.
+        flushed: LogOffset,
+        /// Where appended bytes end.
+        wrote: LogOffset,
+    },
     /// The strategy called itself done before everything was flushed.
     Unflushed {
         /// Where durable bytes end.
@@ -451,6 +461,15 @@ impl fmt::Display for CloseError {
             Self::System(error) => {
                 write!(f, "everything is durable, but the log is not marked as closed: {error}")
             }
+            Self::TimedOut { flushed, wrote } if flushed == wrote => f.write_str(
+                "everything is durable, but the disk did not answer in time; the store stays \
+                 locked until it does",
+            ),
+            Self::TimedOut { flushed, wrote } => write!(
+                f,
+                "log offsets {flushed} to {wrote} were not durable in time; the store stays locked \
+                 until the disk answers"
+            ),
             Self::Unflushed { flushed, wrote } => {
                 write!(f, "log offsets {flushed} to {wrote} were not flushed by the strategy")
             }

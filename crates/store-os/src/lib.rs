@@ -18,6 +18,8 @@
 mod allocator;
 mod append;
 mod clock;
+mod closing;
+mod crew;
 mod cursor;
 mod directory;
 mod driver;
@@ -44,7 +46,6 @@ mod signal;
 mod stepped;
 mod survey;
 mod ticket;
-mod turn;
 mod walk;
 
 pub use append::{Appended, Queue};

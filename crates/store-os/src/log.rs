@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use store_core::{
@@ -13,6 +12,8 @@ use store_core::{
 };
 
 use crate::append::{Appended, Queue, Queues, Sink, Tail};
+use crate::closing::{Closing, Ending};
+use crate::crew::Crew;
 use crate::cursor::Cursor;
 use crate::directory::Directory;
 
@@ -53,8 +54,8 @@ use crate::ticket::Ticket;
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
     recovery: Recovery,
-    lanes: Vec<JoinHandle<()>>,
-    helpers: Vec<JoinHandle<()>>,
+    lanes: Crew,
+    helpers: Crew,
 }
 
 /// What became of a batch.
@@ -109,8 +110,8 @@ impl Log {
         let place = (directory, options);
         let strategy = Box::new(strategy);
         let shared = build(id, place, answers, strategy, queues, recovered, checkpoint)?;
-        let log =
-            Self { shared: Arc::new(shared), recovery, lanes: Vec::new(), helpers: Vec::new() };
+        let (lanes, helpers) = (Crew::default(), Crew::default());
+        let log = Self { shared: Arc::new(shared), recovery, lanes, helpers };
         // Recovery synced what it read. Durable, because a power cut that comes soon must find
         // that nothing behind this place was promised by then. A failure only makes the next open
         // read more, and refuse more.
@@ -121,34 +122,26 @@ impl Log {
     }
 
     fn spawn_threads(&mut self) -> Result<(), Error> {
-        let answers = self.shared.answers;
-        let shared = Arc::clone(&self.shared);
-        self.lanes.push(self.spawn("flush", move || shared.drive(Lane::Flush))?);
-        if answers.uses_commit {
-            let shared = Arc::clone(&self.shared);
-            self.lanes.push(self.spawn("commit", move || shared.drive(Lane::Commit))?);
+        let shared = &self.shared;
+        let path = shared.directory.segments();
+        let run = |run: fn(&Shared)| {
+            let shared = Arc::clone(shared);
+            move || run(&shared)
+        };
+        let failed = |error: std::io::Error| Error::from_std(Op::Spawn, path, &error);
+        self.lanes.spawn("flush", run(|shared| shared.drive(Lane::Flush))).map_err(failed)?;
+        if shared.staged.is_some() {
+            // Where the strategy commits before each sync, or in the append, this one is there for
+            // appends that find no staging space: the flush lane may be in a sync.
+            shared.has_committer.store(true, Ordering::SeqCst);
+            self.lanes.spawn("commit", run(|shared| shared.drive(Lane::Commit))).map_err(failed)?;
         }
-        let shared = Arc::clone(&self.shared);
-        self.helpers.push(self.spawn("allocate", move || shared.allocate_ahead())?);
-        let shared = Arc::clone(&self.shared);
-        self.helpers.push(self.spawn("keep", move || shared.keep_records())?);
-        if answers.timeout.is_some() {
-            let shared = Arc::clone(&self.shared);
-            self.helpers.push(self.spawn("deadlines", move || shared.keep_deadlines())?);
+        self.helpers.spawn("allocate", run(Shared::allocate_ahead)).map_err(failed)?;
+        self.helpers.spawn("keep", run(Shared::keep_records)).map_err(failed)?;
+        if shared.answers.timeout.is_some() {
+            self.helpers.spawn("deadlines", run(Shared::keep_deadlines)).map_err(failed)?;
         }
         Ok(())
-    }
-
-    fn spawn(
-        &self,
-        name: &str,
-        run: impl FnOnce() + Send + 'static,
-    ) -> Result<JoinHandle<()>, Error> {
-        let path = self.shared.directory.segments();
-        thread::Builder::new()
-            .name(format!("log-{name}"))
-            .spawn(run)
-            .map_err(|error| Error::from_std(Op::Spawn, path, &error))
     }
 
     /// Whether [`Io::Mapped`] is possible in `root`, which exists: not where the file system copies
@@ -195,16 +188,13 @@ impl Log {
         message: &Message<'_>,
         wait: Wait,
     ) -> Result<Ticket, AppendError> {
-        let (appended, _) = self.shared.append(queue, message, wait)?;
+        let appended = self.shared.append(queue, message, wait)?;
         self.shared.wake_for_append(wait);
         Ok(self.ticket(appended, wait))
     }
 
-    /// Places a message at the end of the log and blocks until the strategy's promise holds for it.
-    ///
-    /// For a producer that has nothing else to do this is faster than [`append`](Self::append) and
-    /// [`Ticket::wait`]: if nobody else waits for a sync, the calling thread runs it. The
-    /// strategy's deadline cannot end a sync that the calling thread itself is in.
+    /// Places a message at the end of the log and blocks until the strategy's promise holds for it,
+    /// or its deadline passes: [`append`](Self::append) and [`Ticket::wait`].
     ///
     /// # Errors
     ///
@@ -215,17 +205,7 @@ impl Log {
         message: &Message<'_>,
         wait: Wait,
     ) -> Result<Result<Appended, AckError>, AppendError> {
-        if self.shared.answers.ack(wait) != AckAt::Flushed {
-            return Ok(self.append(queue, message, wait)?.wait());
-        }
-        let (appended, is_lone) = self.shared.append(queue, message, wait)?;
-        if is_lone {
-            self.shared.note(Lane::Flush);
-            self.shared.lead();
-        } else {
-            self.shared.wake_for_append(wait);
-        }
-        Ok(self.ticket(appended, wait).wait())
+        Ok(self.append(queue, message, wait)?.wait())
     }
 
     /// Places the messages of a batch at the end of the log, as records that follow each other in
@@ -273,7 +253,7 @@ impl Log {
         batch: &Batch<'_>,
         wait: Wait,
     ) -> Result<AppendedBatch, AppendError> {
-        let (appended, _, offsets) = self.shared.append_batch(queue, message, batch, wait)?;
+        let (appended, offsets) = self.shared.append_batch(queue, message, batch, wait)?;
         self.shared.wake_for_append(wait);
         Ok(AppendedBatch { ticket: self.ticket(appended, wait), offsets })
     }
@@ -326,93 +306,29 @@ impl Log {
 
     /// Refuses further appends, makes everything durable, and gives the directory back.
     ///
+    /// Waits for the disk at most [`LogOptions::close_timeout`].
+    ///
     /// # Errors
     ///
     /// What could not be made durable, and why.
     pub fn close(mut self) -> Result<(), CloseError> {
-        self.shut_down()
+        self.take_apart(Ending::Closed).end()
     }
 
     /// Stops without making anything durable, as a crash of the process would: staged bytes are
     /// gone, and the next open recovers.
     pub fn abandon(mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.stop_threads();
-        self.give_up();
+        let _ = self.take_apart(Ending::Abandoned).end();
     }
 
-    /// Gives the maps and the directory back, though tickets and cursors may live on: pages that
-    /// are still mapped would not be forgotten by the next recovery.
-    fn give_up(&self) {
-        let mut tail = self.shared.tail();
-        tail.next = None;
-        tail.active = None;
-        if let Sink::Mapped(writer) = &mut tail.sink {
-            *writer = None;
+    fn take_apart(&mut self, ending: Ending) -> Closing {
+        Closing {
+            shared: Arc::clone(&self.shared),
+            lanes: std::mem::take(&mut self.lanes),
+            helpers: std::mem::take(&mut self.helpers),
+            ending,
         }
-        drop(tail);
-        for segment in self.shared.segments().iter_mut() {
-            if let Some(retired) = segment.retired(false) {
-                *segment = Arc::new(retired);
-            }
-        }
-        self.shared.directory.release();
-    }
-
-    /// Refuses further appends, and tells the lanes to make everything durable.
-    pub(crate) fn begin_drain(&self) {
-        let shared = &self.shared;
-        shared.tail().closed = true;
-        shared.room.notify_all();
-        shared.draining.store(true, Ordering::SeqCst);
-        for lane in Lane::ALL {
-            shared.wake(lane);
-        }
-    }
-
-    fn shut_down(&mut self) -> Result<(), CloseError> {
-        self.stop_threads();
-        let result = self.clean_up();
-        self.give_up();
-        result
-    }
-
-    /// Drains the lanes and ends every thread.
-    fn stop_threads(&mut self) {
-        self.begin_drain();
-        let shared = &self.shared;
-        for lane in self.lanes.drain(..) {
-            join(lane);
-        }
-        shared.stop.store(true, Ordering::SeqCst);
-        shared.allocator.notify();
-        shared.keeper.notify();
-        shared.progress.stop();
-        for helper in self.helpers.drain(..) {
-            join(helper);
-        }
-    }
-
-    fn clean_up(&self) -> Result<(), CloseError> {
-        let shared = &self.shared;
-        let unused = shared.tail().next.take();
-        let marks = shared.marks();
-        if let Some(poison) = shared.progress.poison() {
-            let (flushed, wrote) = (marks.flushed(), marks.wrote());
-            return Err(CloseError::Poisoned { flushed, wrote, poison: poison.clone() });
-        }
-        if marks.flushed() < marks.wrote() {
-            let (flushed, wrote) = (marks.flushed(), marks.wrote());
-            return Err(CloseError::Unflushed { flushed, wrote });
-        }
-        if let Some(ready) = unused {
-            let path = ready.segment.path();
-            let removed = shared.directory.files().remove(path);
-            removed
-                .map_err(|error| CloseError::System(Error::from_std(Op::Remove, path, &error)))?;
-        }
-        shared.write_last_point(true).map_err(CloseError::System)?;
-        shared.directory.mark_closed().map_err(CloseError::System)
     }
 }
 
@@ -420,14 +336,9 @@ impl Drop for Log {
     fn drop(&mut self) {
         if !self.lanes.is_empty() {
             // Nobody is left to tell. What was acknowledged as durable is durable already.
-            let _ = self.shut_down();
+            let _ = self.take_apart(Ending::Closed).end();
         }
     }
-}
-
-/// A thread that panicked has poisoned the log, which says so.
-fn join(thread: JoinHandle<()>) {
-    let _ = thread.join();
 }
 
 fn build(
@@ -480,6 +391,7 @@ fn build(
         room: Condvar::new(),
         blocked: AtomicU64::new(0),
         commit_wanted: AtomicBool::new(false),
+        has_committer: AtomicBool::new(answers.uses_commit),
         progress: Progress::new(end),
         lanes: [LaneState::default(), LaneState::default()],
         staged,

@@ -61,6 +61,9 @@ pub struct LogOptions {
     pub protection: Protection,
     /// How long an append waits at most for a segment or for staging space. Default 5 s.
     pub append_timeout: Duration,
+    /// How long closing or dropping a log waits at most for the disk. Default 5 min, as RocketMQ
+    /// has it.
+    pub close_timeout: Duration,
     /// Told of every commit and flush, and, while the log is opened, how far it was read
     /// ([`Observer::on_recovery`]); must be quick, it is called by the lanes.
     pub observer: Option<Arc<dyn Observer>>,
@@ -117,6 +120,7 @@ impl Default for LogOptions {
             max_message_bytes: 4 << 20,
             protection: Protection::Record,
             append_timeout: Duration::from_secs(5),
+            close_timeout: Duration::from_mins(5),
             observer: None,
             faults: Hidden::default(),
             platform: Platform::default(),
@@ -195,6 +199,7 @@ impl fmt::Debug for LogOptions {
             .field("max_message_bytes", &self.max_message_bytes)
             .field("protection", &self.protection)
             .field("append_timeout", &self.append_timeout)
+            .field("close_timeout", &self.close_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -223,8 +223,8 @@ impl Segment {
     /// Blocks until the bytes of `from..to` are on the device: `msync` of just that range where the
     /// segment is mapped, else `fdatasync`.
     ///
-    /// One call, never repeated: a second one could succeed and lie (`docs/ASSUMPTIONS.md`). `ENOENT`
-    /// if the file has no name any more: its bytes are on the device, but nobody will find them.
+    /// One call, never repeated: a second one could succeed and lie (`docs/ASSUMPTIONS.md`).
+    /// `ENOENT` if the file has no name any more: nobody will find what is on the device.
     pub(crate) fn sync(&self, from: LogOffset, to: LogOffset) -> Result<(), Error> {
         self.faults.before(Call::Sync).map_err(|errno| Error::new(Op::Sync, &self.path, errno))?;
         let result = match &self.map {

@@ -15,11 +15,10 @@ use crate::options::LogOptions;
 use crate::progress::Progress;
 use crate::segment::Segment;
 use crate::signal::Signal;
-use crate::turn::Turn;
 
 /// A log without its threads.
 ///
-/// Locks are taken in this order: turn, `staged`, `tail`, `segments`; the others by themselves.
+/// Locks are taken in this order: `staged`, `tail`, `segments`; the others by themselves.
 pub(crate) struct Shared {
     /// Tells this log's queues from another's.
     pub(crate) id: u64,
@@ -34,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) blocked: AtomicU64,
     /// Appends wait for staging space.
     pub(crate) commit_wanted: AtomicBool,
+    /// Whether somebody commits when they do.
+    pub(crate) has_committer: AtomicBool,
     pub(crate) progress: Progress,
     pub(crate) lanes: [LaneState; 2],
     /// The staging ring's reading end; `None` with mapped appends.
@@ -68,7 +69,6 @@ pub(crate) struct Mark {
 /// What a lane's driver and those who wake it share.
 #[derive(Debug, Default)]
 pub(crate) struct LaneState {
-    pub(crate) turn: Turn,
     pub(crate) signal: Signal,
     /// An event woke the lane since it was last polled.
     pub(crate) woken: AtomicBool,
@@ -134,17 +134,12 @@ impl Shared {
 
     /// Remembers that an event concerns `lane`, and makes its thread look.
     pub(crate) fn wake(&self, lane: Lane) {
-        self.note(lane);
-        self.lane(lane).signal.notify();
-    }
-
-    /// Remembers that an event concerns `lane`, for whoever polls it next.
-    pub(crate) fn note(&self, lane: Lane) {
-        let woken = &self.lane(lane).woken;
+        let LaneState { signal, woken } = self.lane(lane);
         // Only a change is stored, so that the line stays shared between appending cores.
         if !woken.load(Ordering::SeqCst) {
             woken.store(true, Ordering::SeqCst);
         }
+        signal.notify();
     }
 
     /// Wakes the lanes that an append concerns.

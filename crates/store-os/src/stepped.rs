@@ -123,7 +123,7 @@ impl SteppedLog {
 
     /// Refuses further appends; the lanes are then to be stepped until they stop.
     pub fn drain(&self) {
-        self.log.begin_drain();
+        self.log.shared.begin_drain();
     }
 
     /// Closes the log, which was drained.

@@ -1,4 +1,4 @@
-//! Sectors that cannot be read, met by opening and by readers: error values, and nothing is changed.
+//! Sectors that cannot be read, met by opening and by readers: error values, nothing is changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Real disks that are full, or go away, under a log: error values, no signal, and nothing lost that
-//! was promised.
+//! Real disks that are full, or go away, under a log: error values, no signal, and nothing lost
+//! that was promised.
 //!
 //! Needs root, and the tools of the file systems; what is left out is said.
 
@@ -294,8 +294,8 @@ fn goes_away(disk: &Disk, kind: Kind, what: &str, go: impl Fn()) {
     fs::remove_dir_all(disk.store()).unwrap();
 }
 
-/// Kept, and said in `docs/ASSUMPTIONS.md` 8: a store into a mapping cannot fail otherwise. Positioned
-/// writes get an error value, as the test above shows.
+/// Kept, and said in `docs/ASSUMPTIONS.md` 8: a store into a mapping cannot fail otherwise.
+/// Positioned writes get an error value, as the test above shows.
 #[test]
 fn under_a_mapping_a_disk_that_is_shut_down_is_a_signal() {
     let test = "full_disk::under_a_mapping_a_disk_that_is_shut_down_is_a_signal";

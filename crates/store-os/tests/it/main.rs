@@ -9,6 +9,7 @@
 mod append;
 mod bad_sectors;
 mod batch;
+mod closing;
 mod disks;
 mod faults;
 mod full_disk;

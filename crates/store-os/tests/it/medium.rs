@@ -1,7 +1,8 @@
-//! Linux's files, on a page cache that loses what it cannot write, and on a device with bad sectors.
+//! Linux's files, on a page cache that loses what it cannot write, and on a device with bad
+//! sectors.
 //!
-//! As Linux has it (`docs/ASSUMPTIONS.md` 2): pages that could not be written are clean, and read as
-//! the new bytes until they are forgotten; each open file is told once.
+//! As Linux has it (`docs/ASSUMPTIONS.md` 2): pages that could not be written are clean, and read
+//! as the new bytes until they are forgotten; each open file is told once.
 
 use std::collections::BTreeMap;
 use std::io;

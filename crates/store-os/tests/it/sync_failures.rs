@@ -1,5 +1,5 @@
-//! Each way in which syncing goes wrong on Linux, under each strategy: no acknowledgement of what the
-//! failed sync covered, and reopening finds what the device has.
+//! Each way in which syncing goes wrong on Linux, under each strategy: no acknowledgement of what
+//! the failed sync covered, and reopening finds what the device has.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,8 +50,10 @@ fn append_all(log: &Log, producer: u64) -> (Vec<Placed>, Poison) {
     unreachable!("the log never fails");
 }
 
-/// Opens the log, with timed flushes that come often. What went wrong in the background and nobody was told of, each segment's first sync
-/// tells once; that opens nothing.
+/// Opens the log, with timed flushes that come often.
+///
+/// What went wrong in the background and nobody was told of, each segment's first sync tells once;
+/// that opens nothing.
 fn open(kind: Kind, root: &Path, medium: &Medium) -> Log {
     for _ in 0..1000 {
         match kind.try_open_brisk(root, medium.under(small())) {
