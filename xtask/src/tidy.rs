@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what neither the compiler nor clippy checks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,10 +21,15 @@ pub(crate) fn run(_: &Arguments) -> Result<u8> {
 /// Fails with every finding, one to a line.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut findings = Vec::new();
+    let mut functions = BTreeSet::new();
     for path in files(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).to_owned();
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("rs") => source(&name, &read(&path)?, &mut findings),
+            Some("rs") => {
+                let text = read(&path)?;
+                source(&name, &text, &mut findings);
+                functions.extend(text.lines().filter_map(test_name).map(str::to_owned));
+            }
             Some("md") => links(root, &name, &read(&path)?, &mut findings),
             Some("toml") if path.ends_with("Cargo.toml") => {
                 package(&name, &read(&path)?, &mut findings);
@@ -31,6 +37,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             _ => {}
         }
     }
+    promises(&read(&root.join(PROMISES))?, &functions, &mut findings);
     decisions(root, &mut findings)?;
     if findings.is_empty() {
         return Ok(());
@@ -115,6 +122,24 @@ fn links(root: &Path, name: &Path, text: &str, findings: &mut Vec<String>) {
 }
 
 /// A package is named as its folder, so that `cargo test -p NAME` can be guessed.
+/// The name of a function without arguments that begins on a line.
+fn test_name(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("fn ")?.split_once("()").map(|(name, _)| name)
+}
+
+/// Every test that the table of promises names (`module::sentence_of_words`) must be there.
+fn promises(text: &str, functions: &BTreeSet<String>, findings: &mut Vec<String>) {
+    for line in text.lines().filter(|line| line.starts_with('|')) {
+        // Every second part stands between backticks.
+        for code in line.split('`').skip(1).step_by(2) {
+            let Some((_, name)) = code.rsplit_once("::") else { continue };
+            if name.contains('_') && !functions.contains(name) {
+                findings.push(format!("{PROMISES}: no test {code}"));
+            }
+        }
+    }
+}
+
 fn package(name: &Path, text: &str, findings: &mut Vec<String>) {
     let Some(folder) = name.parent().and_then(Path::file_name).and_then(|name| name.to_str())
     else {
@@ -146,6 +171,8 @@ fn decisions(root: &Path, findings: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// The table of events, with the test of each line.
+const PROMISES: &str = "docs/DURABILITY.md";
 const LONGEST_LINE: usize = 100;
 const LONGEST_MODULE: usize = 600;
 
@@ -194,5 +221,16 @@ mod tests {
         let mut findings = Vec::new();
         links(&root, Path::new("README.md"), "[a](Cargo.toml) [b](nowhere.md#x)", &mut findings);
         assert_eq!(findings, ["README.md:1: dead link nowhere.md"]);
+    }
+
+    #[test]
+    fn a_promise_whose_test_is_gone_is_found() {
+        let text =
+            "no table: `a::not_this`\n| is `OpenError::Damage` | `a::of_old`, `b::of_now` |\n";
+        let line = "    fn of_now() {";
+        let functions = test_name(line).map(str::to_owned).into_iter().collect();
+        let mut findings = Vec::new();
+        promises(text, &functions, &mut findings);
+        assert_eq!(findings, ["docs/DURABILITY.md: no test a::of_old"]);
     }
 }

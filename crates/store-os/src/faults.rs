@@ -35,6 +35,14 @@ pub(crate) struct Injected {
 }
 
 impl Injected {
+    #[cfg_attr(
+        not(feature = "_faults"),
+        expect(
+            clippy::unnecessary_wraps,
+            clippy::unused_self,
+            reason = "nothing fails outside tests"
+        )
+    )]
     pub(crate) fn before(&self, call: Call) -> Result<(), Errno> {
         #[cfg(feature = "_faults")]
         if let Some(faults) = &self.faults {
