@@ -37,10 +37,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "ext4")]
     fs: FileSystem,
     /// Cuts for each strategy and interval; 300 are enough to compare p99
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     cuts: u32,
     /// Flush intervals of the asynchronous strategies, each a case of its own: 20ms, 1s
-    #[arg(long, value_name = "TIME", num_args = 1.., default_values = ["50ms"], value_parser = interval)]
+    #[arg(long, value_name = "TIME", num_args = 1.., default_values = ["50ms"])]
+    #[arg(value_parser = interval)]
     interval: Vec<Duration>,
     /// Simulate disk, file system and time, whatever the machine can do
     #[arg(long)]

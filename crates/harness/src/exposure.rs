@@ -63,8 +63,8 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Adds what one log risked over `windows`, each from its start to its end, in the order of time
-    /// and apart from each other. Samples and steps as for [`exposure`].
+    /// Adds what one log risked over `windows`, each from its start to its end, in the order of
+    /// time and apart from each other. Samples and steps as for [`exposure`].
     pub fn add(
         &mut self,
         between: Between,

@@ -35,8 +35,8 @@ pub trait Lab {
     fn run_until(&mut self, at: Nanos) -> Result<()>;
 
     /// Reads the log's flushed mark, then what is acknowledged, then cuts: in this order nothing
-    /// that is counted as at risk can have been acknowledged after the cut. The load goes on. `seed`
-    /// decides what survives where not nothing does.
+    /// that is counted as at risk can have been acknowledged after the cut. The load goes on.
+    /// `seed` decides what survives where not nothing does.
     ///
     /// # Errors
     ///

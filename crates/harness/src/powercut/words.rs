@@ -59,8 +59,8 @@ pub(crate) const AT_RISK_AND_LOST: [&str; 4] = [
      by the log's own marks, weighted by time",
     "lost: the same of what was gone when the worst state of each cut (none of the disk's volatile \
      cache kept) had been mounted, opened and read",
-    "agree: mean and p99 lost are within 10 % of those at risk (the larger difference stands below), \
-     and no cut lost more than was at risk at its moment",
+    "agree: mean and p99 lost are within 10 % of those at risk (the larger difference stands \
+     below), and no cut lost more than was at risk at its moment",
 ];
 
 /// That the bound did not hold.
