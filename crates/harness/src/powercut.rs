@@ -15,6 +15,8 @@ pub mod plan;
 pub mod results;
 #[cfg(test)]
 pub(crate) mod results_fixture;
+pub mod simulated;
+mod states;
 pub mod table;
 pub(crate) mod words;
 

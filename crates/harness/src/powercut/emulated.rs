@@ -22,6 +22,7 @@ use store_os::{Observer, Preallocate};
 use super::lab::{Lab, Look, Looked, Moment, Watched};
 use super::plan::{CasePlan, Strategy};
 use super::results::{Keep, Place, PlaceKind};
+use super::states::{self, shortened};
 use crate::clock::{float, nanos, now};
 use crate::exposure::{AckSample, Between};
 use crate::format;
@@ -148,7 +149,7 @@ struct Taken {
     /// For each producer.
     acked: Vec<u64>,
     /// What it left; `None` once that was looked at.
-    views: Option<[(Keep, CutView); 2]>,
+    views: Option<Vec<(Keep, CutView)>>,
 }
 
 impl Running {
@@ -197,12 +198,10 @@ impl Running {
         let flushed = load.log().marks().flushed();
         let acked = self.witness.acked_by_producer();
         let at = now();
-        let worst = self.disk.cut(block::Keep::None, seed)?;
-        // A moment later: what was promised at the cut still is.
-        let some = SOME[usize::try_from(seed % SOME_COUNT).unwrap_or(0)];
-        let random = self.disk.cut(some, seed)?;
-        let views = Some([(Keep::Nothing, worst), (Keep::Some, random)]);
-        self.taken.push(Taken { at, flushed, acked, views });
+        // The worst first. The other comes a moment later: what was promised at the cut still is.
+        let view = |(keep, survives)| self.disk.cut(survives, seed).map(|view| (keep, view));
+        let views = states::of_a_cut(seed).into_iter().map(view).collect::<Result<_, _>>()?;
+        self.taken.push(Taken { at, flushed, acked, views: Some(views) });
         Ok(())
     }
 
@@ -228,12 +227,11 @@ impl Running {
         let views = taken.views.take().context("it was looked at before")?;
         let before = after.clone().when(&taken.acked);
         let flushed = taken.flushed;
-        let at_risk = before.acked().filter(|(_, appended, _)| flushed < appended.end()).count();
         let moment = Moment {
             at: taken.at,
             flushed: flushed.get(),
             acked: taken.acked.iter().sum(),
-            at_risk: store_core::length_u64(at_risk),
+            at_risk: states::at_risk(&before, flushed),
         };
         let before = crashlab::load::Look { flushed, seen: before };
         let mut states = Vec::new();
@@ -293,15 +291,6 @@ fn strategy(case: &CasePlan) -> Result<crashlab::load::Strategy> {
 
 fn log_directory(mounted: &Mounted) -> PathBuf {
     mounted.path().join("log")
-}
-
-/// The first violations in words, and how many there are if that is not all.
-pub(super) fn shortened(violations: &[crashlab::check::Violation]) -> Vec<String> {
-    let mut words: Vec<String> = violations.iter().take(NAMED).map(ToString::to_string).collect();
-    if violations.len() > NAMED {
-        words.push(format!("and {} more of this cut", violations.len() - NAMED));
-    }
-    words
 }
 
 /// Counts acknowledgements each millisecond, in a thread of its own.
@@ -371,20 +360,8 @@ pub fn serve(arguments: &[OsString]) -> Result<()> {
     block::serve_from_arguments(arguments).context("cannot serve a disk")
 }
 
-/// What survives of the cache where not nothing does.
-const SOME: [block::Keep; 6] = [
-    block::Keep::Random,
-    block::Keep::Prefix,
-    block::Keep::Random,
-    block::Keep::AllButOne,
-    block::Keep::OnlyOne,
-    block::Keep::All,
-];
-const SOME_COUNT: u64 = 6;
 /// Some seconds of load are several segments.
 const SEGMENT_BYTES: u64 = 16 << 20;
 /// How long a signal goes unseen at most.
 const LOOK_UP: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_millis(1);
-/// Violations of one cut that are kept in words.
-const NAMED: usize = 5;

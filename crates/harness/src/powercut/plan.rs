@@ -101,16 +101,21 @@ impl CasePlan {
     /// acknowledgements, at a rate that any machine keeps up.
     fn paced(strategy: Strategy, interval: Duration) -> Self {
         let shown = format::duration(interval.as_secs_f64() * 1e9);
-        Self {
+        let mut case = Self {
             name: format!("{} {}", strategy.name(), shown.replace(".0 ", " ")),
             strategy,
             interval: Some(interval),
             load: LoadPlan {
                 producers: 1,
-                rate_per_s: Some(RATE_PER_S),
+                rate_per_s: Some(MOST_PER_S),
                 message_bytes: MESSAGE_BYTES,
             },
-        }
+        };
+        // Every record of a log is read after every cut in it.
+        let fit = u128::from(MOST_PER_LOG) * 1000 / case.round_time().as_millis().max(1);
+        let rate = u32::try_from(fit).unwrap_or(MOST_PER_S).min(MOST_PER_S);
+        case.load.rate_per_s = Some(rate.next_multiple_of(100));
+        case
     }
 
     /// How long a message may wait in the staging buffer, by the settings: two fifths of the
@@ -124,6 +129,13 @@ impl CasePlan {
     pub fn cuts_per_round(&self) -> u32 {
         let window = self.timing().window.get().max(1);
         u32::try_from(ROUND.as_nanos() / u128::from(window)).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// How long the load on one log lasts.
+    pub fn round_time(&self) -> Duration {
+        let Timing { warmup, window } = self.timing();
+        let windows = Duration::from_nanos(window.get()) * self.cuts_per_round();
+        Duration::from_nanos(warmup.get()) + windows
     }
 
     /// When cuts may fall.
@@ -176,8 +188,10 @@ impl Timing {
 
 /// About how long a log is cut.
 const ROUND: Duration = Duration::from_secs(2);
-/// Offered to the asynchronous strategies, over all producers.
-const RATE_PER_S: u32 = 10_000;
+/// Messages a second offered to the asynchronous strategies at most.
+const MOST_PER_S: u32 = 10_000;
+/// Messages in one log, about.
+const MOST_PER_LOG: u32 = 25_000;
 const MESSAGE_BYTES: u32 = 512;
 
 #[cfg(test)]
@@ -211,6 +225,14 @@ mod tests {
         let timing = CasePlan::paced(Strategy::Timed, 80 * MS).timing();
         assert_eq!(timing.window, Nanos::from_millis(160));
         assert_eq!(CasePlan::sync().timing().window, Nanos::from_millis(50));
+    }
+
+    #[test]
+    fn longer_intervals_get_a_lower_rate() {
+        let rate = |ms| CasePlan::paced(Strategy::Timed, ms * MS).load.rate_per_s;
+        assert_eq!(rate(50), Some(10_000));
+        assert_eq!(rate(500), Some(8400), "25 000 in one second and two of one second");
+        assert_eq!(rate(5000), Some(1300));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The run of cuts against a place made up for it.
 
 use std::fs;
+use std::path::Path;
 
 use super::lab::Watched;
 use super::plan::{Strategy, cases};
 use super::results::{Case, PlaceKind, Verdict};
+use super::simulated::Simulated;
 use super::*;
 use crate::exposure::AckSample;
+use crashlab::sim::Lie;
 use store_core::LogOffset;
 use store_os::FlushEvent;
 
@@ -179,16 +182,20 @@ struct Ran {
     took: Duration,
 }
 
-fn ran(strategies: &[Strategy], cuts: u32, what: Happens) -> Ran {
-    let results = tempfile::tempdir().unwrap();
-    let order = Order {
+fn order(results: &Path, strategies: &[Strategy], cuts: u32) -> Order {
+    Order {
         cases: cases(strategies, &[Duration::from_millis(50)]),
         cuts,
         seed: 42,
-        results: results.path().to_owned(),
+        results: results.to_owned(),
         command: vec!["test".to_owned()],
         revision: None,
-    };
+    }
+}
+
+fn ran(strategies: &[Strategy], cuts: u32, what: Happens) -> Ran {
+    let results = tempfile::tempdir().unwrap();
+    let order = order(results.path(), strategies, cuts);
     let interrupted = AtomicBool::new(false);
     let mut made = Made::new(what, &interrupted);
     let mut told = Told::default();
@@ -196,6 +203,48 @@ fn ran(strategies: &[Strategy], cuts: u32, what: Happens) -> Ran {
     let finished = run(&order, &mut made, &interrupted, &mut told).unwrap();
     let took = Duration::from_nanos(made.now.since(begun).get());
     Ran { finished, told, results, left: made.started - made.finished, took }
+}
+
+/// A run on simulated disks.
+fn simulated(mut lab: Simulated, strategies: &[Strategy], cuts: u32) -> PowerCuts {
+    let results = tempfile::tempdir().unwrap();
+    let order = order(results.path(), strategies, cuts);
+    let interrupted = AtomicBool::new(false);
+    let finished = run(&order, &mut lab, &interrupted, &mut Told::default()).unwrap();
+    assert!(finished.error.is_none(), "{:?}", finished.error);
+    let (read_again, _) = read(&finished.path).unwrap();
+    assert_eq!(read_again, finished.run);
+    finished.run
+}
+
+#[test]
+fn simulated_cuts_lose_what_was_at_risk_and_nothing_that_was_promised() {
+    let run = simulated(Simulated::new(None), &Strategy::ALL, 8);
+    let again = simulated(Simulated::new(None), &[Strategy::Sync], 8);
+    assert_eq!(run.cases[0], again.cases[0], "nothing but the seed decides");
+    for case in &run.cases {
+        let observed = &case.observed;
+        assert_eq!((observed.checked, observed.violated, observed.above_gauge), (8, 0, 0));
+        assert_eq!(observed.refused_opens, 0, "{case:?}");
+        assert!(case.bound.held, "{case:?}");
+        assert!(case.acked > 1000, "{case:?}");
+        // A cut in virtual time comes between two things that happen, not within one.
+        assert_eq!(observed.lost_messages, observed.at_risk_messages);
+    }
+    assert_eq!(run.cases[0].agreement.verdict, Verdict::NothingAtRisk);
+    for case in &run.cases[1..] {
+        assert!((300..700).contains(&case.gauge.messages.max), "{case:?}");
+        assert!(case.observed.lost_messages.max > 0);
+    }
+}
+
+#[test]
+fn a_log_that_lies_is_seen() {
+    let lying = Simulated::lying(Lie::WritesBackOnly);
+    for case in simulated(lying, &[Strategy::Sync, Strategy::Timed], 4).cases {
+        assert!(case.observed.violated > 0 && case.observed.is_bad(), "{case:?}");
+        assert!(!case.observed.violations.is_empty());
+    }
 }
 
 #[test]
