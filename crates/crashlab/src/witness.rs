@@ -211,7 +211,8 @@ impl Seen {
     }
 
     /// The same when only so many messages of each producer were acknowledged; what was
-    /// acknowledged after them counts as placed. For producers that take their acknowledgements in order.
+    /// acknowledged after them counts as placed. For producers that take their acknowledgements in
+    /// order.
     #[must_use]
     pub fn when(mut self, acked: &[u64]) -> Self {
         for (fates, acked) in self.producers.iter_mut().zip(acked) {

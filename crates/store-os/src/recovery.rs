@@ -298,8 +298,8 @@ impl Scan<'_> {
         Ok(recovered)
     }
 
-    /// Writes again what was read from the page cache and not from the device, and syncs it: after a
-    /// failed sync the cache can hold as clean what the device does not have.
+    /// Writes again what was read from the page cache and not from the device, and syncs it: after
+    /// a failed sync the cache can hold as clean what the device does not have.
     fn write_again(&self, end: LogOffset) -> Result<(), Error> {
         let mut window = vec![0; if self.cached.is_empty() { 0 } else { WINDOW }];
         for (index, from) in &self.cached {

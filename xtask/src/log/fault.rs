@@ -221,8 +221,8 @@ pub(super) fn verdict(survey: &Survey) -> (u8, Option<String>) {
         Health::TornTail if !has_tail(survey) => (exit::OK, None),
         Health::Damaged => {
             // Segments are read one after the other while the log's end moves.
-            let in_use = "a process has the store open: what it wrote while this was read can look\n\
-                          damaged; look again when it is closed";
+            let in_use = "a process has the store open: what it wrote while this was read can \
+                          look\ndamaged; look again when it is closed";
             let crashed = "the last exit was unclean and nothing proves this part: if a power cut \
                            left\nit, opening with Flushmark cuts it and keeps a copy; a repair \
                            keeps all records";

@@ -1,3 +1,5 @@
+//! What a power cut may leave of files and names, by example.
+
 use std::collections::BTreeSet;
 
 use super::*;
