@@ -415,8 +415,13 @@ impl Crashes<'_> {
         let timing = self.plan.timing;
         let files = SimFiles::new(disk.clone(), at, timing, Faults::default(), at.get());
         let mut opened = open(self.plan, &files, self.lie);
-        // What a failed write-back left to tell.
-        if matches!(opened, Err(OpenError::System(_))) && !files.state().faults.fired.is_empty() {
+        // What failed write-backs left to tell, each of its file.
+        let mut told = 0;
+        while matches!(opened, Err(OpenError::System(_))) {
+            let fired = files.state().faults.fired.len();
+            if fired == std::mem::replace(&mut told, fired) {
+                break;
+            }
             self.outcome.refused += 1;
             opened = open(self.plan, &files, self.lie);
         }

@@ -308,6 +308,8 @@ impl<'p> World<'p> {
     /// The log says that it is poisoned: with its first error, which was injected.
     fn poisoned(&mut self, poison: Poison) {
         if self.poison.is_none() {
+            // An append that failed poisons too.
+            self.files.tell(Told::Poisoned);
             let Error { op: _, path: _, source } = poison.first;
             if !self.fired().contains(&source) {
                 self.wrongs.push(Wrong::Poison(poison.clone()));
