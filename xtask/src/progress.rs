@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness::clock::float;
 use harness::format;
 use harness::powercut;
-use harness::powercut::results::{Case, Cut};
+use harness::powercut::results::{Case, Cut, PlaceKind};
 use harness::results::Cell;
 use harness::run::{Plan, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -99,11 +99,14 @@ pub(crate) struct CutProgress {
 impl powercut::Watch for CutProgress {
     fn planned(&mut self, plan: &powercut::Plan) {
         say!("{}", plan.place_in_words());
+        let takes = match plan.place.kind {
+            PlaceKind::Emulated => format!("; takes more than {}", minutes(plan.least)),
+            PlaceKind::Simulated => String::new(),
+        };
         say!(
-            "{} for each of {}; takes more than {}",
+            "{} for each of {}{takes}",
             format::plural(usize::try_from(plan.cuts).unwrap_or(usize::MAX), "cut"),
             format::plural(usize::try_from(plan.cases).unwrap_or(usize::MAX), "case"),
-            minutes(plan.least),
         );
         say!("results in {}", plan.path.display());
         self.planned = u64::from(plan.cuts) * u64::from(plan.cases);

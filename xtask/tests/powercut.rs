@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::powercut::read;
-use harness::powercut::results::{PlaceKind, Verdict};
+use harness::powercut::results::{PlaceKind, PowerCuts, Verdict};
 use harness::results::Outcome;
 
 fn powercut(results: &Path, arguments: &[&str]) -> Command {
@@ -18,6 +18,11 @@ fn powercut(results: &Path, arguments: &[&str]) -> Command {
 
 fn run(results: &Path, arguments: &[&str]) -> Output {
     powercut(results, arguments).output().unwrap()
+}
+
+fn run_of(results: &Path, arguments: &[&str]) -> PowerCuts {
+    assert_eq!(run(results, arguments).status.code(), Some(0));
+    read(&results.join("latest-powercut")).unwrap().0
 }
 
 fn texts(output: &Output) -> (String, String) {
@@ -80,6 +85,27 @@ fn a_few_cuts_of_each_strategy_lose_nothing_that_was_promised() {
     assert!(cuts.iter().all(|cut| cut.acked >= cut.at_risk));
     assert_eq!(left_behind(work.path()), Vec::<String>::new());
     assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0, "a directory is left");
+}
+
+#[test]
+fn without_what_it_needs_it_says_so_and_goes_on_simulated() {
+    let results = tempfile::tempdir().unwrap();
+    // Whatever this machine can do: without programs no disk can be made.
+    let arguments = ["--cuts", "2", "--strategy", "timed", "--strategy", "sync"];
+    let output = powercut(results.path(), &arguments).env("PATH", "/nowhere").output().unwrap();
+    let (stdout, stderr) = texts(&output);
+    assert_eq!(output.status.code(), Some(0), "{stdout}\n{stderr}");
+    let said = stderr.lines().next().unwrap();
+    assert!(said.starts_with("no disk can be emulated here: "), "{stderr}");
+    assert!(said.ends_with("; going on SIMULATED"), "{stderr}");
+    assert!(stdout.starts_with("SIMULATED disk: files in memory"), "{stdout}");
+    assert!(stdout.contains("not emulated: "), "{stdout}");
+    let (run, _) = read(&results.path().join("latest-powercut")).unwrap();
+    assert_eq!(run.place.kind, PlaceKind::Simulated);
+    assert_eq!(run.cases.iter().map(|case| case.observed.checked).collect::<Vec<_>>(), [2, 2]);
+    let again = tempfile::tempdir().unwrap();
+    let asked = [&arguments[..], &["--simulated"]].concat();
+    assert_eq!(run_of(again.path(), &asked).cases, run.cases, "nothing but the seed decides");
 }
 
 #[test]

@@ -30,9 +30,10 @@ pub struct DurableStep {
 }
 
 /// How acknowledgements come between two samples.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Between {
     /// Evenly: asynchronous acknowledgement.
+    #[default]
     Line,
     /// At once, at the later sample: a group after its sync. A line would count half a group as
     /// acknowledged before its sync returned.
@@ -104,10 +105,11 @@ impl Gauge {
 }
 
 /// When the messages acknowledged first exceeded `count`; `None` if they never did.
-pub fn exceeded_at(samples: &[AckSample], count: u64) -> Option<Nanos> {
+pub fn exceeded_at(between: Between, samples: &[AckSample], count: u64) -> Option<Nanos> {
     let right = samples.partition_point(|sample| sample.acked <= count);
-    let (Some(after), before) = (samples.get(right), right.checked_sub(1)) else { return None };
-    let Some(before) = before.map(|left| samples[left]) else { return Some(after.at) };
+    let after = samples.get(right)?;
+    let before = right.checked_sub(1).map(|left| samples[left]);
+    let Some(before) = before.filter(|_| between == Between::Line) else { return Some(after.at) };
     let share = float(count - before.acked) / float(after.acked - before.acked);
     Some(before.at.after(Nanos::new(round(share * float(after.at.since(before.at).get())))))
 }

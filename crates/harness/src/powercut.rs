@@ -28,14 +28,14 @@ use anyhow::{Context, Result};
 use store_core::Nanos;
 
 use self::figures::Round;
-use self::lab::{Lab, Look, Looked, Moment};
+use self::lab::{Lab, Look, Looked, Moment, Watched};
 use self::output::Output;
 pub use self::output::read;
 use self::plan::{CasePlan, Timing};
 use self::results::{CUT_SCHEMA, Cut, End, Keep, Place, PowerCuts, SCHEMA, State};
 use crate::clock::wall_ms;
 use crate::environment;
-use crate::exposure::{AckSample, exceeded_at};
+use crate::exposure::exceeded_at;
 use crate::format;
 use crate::random::Random;
 use crate::results::{DiskInfo, Environment, Outcome};
@@ -68,7 +68,8 @@ pub struct Plan {
     pub cases: u32,
     /// Cuts in each.
     pub cuts: u32,
-    /// The least that the cuts' windows take, looking at what they leave not included.
+    /// The least that the cuts' windows take, looking at what they leave not included; in the time
+    /// that the load lives in.
     pub least: Duration,
 }
 
@@ -331,7 +332,7 @@ impl<'a> Cutting<'a> {
         round.windows.push(window);
         let state = |(keep, look)| {
             let state = state(keep, look);
-            let age = |lost| lost_age(&round.watched.acked, &moment, lost);
+            let age = |lost| lost_age(&round.watched, &moment, lost);
             State { lost_age_ns: state.lost.map(age), ..state }
         };
         Cut {
@@ -350,9 +351,12 @@ impl<'a> Cutting<'a> {
 }
 
 /// How long the oldest of the last `lost` messages had been acknowledged.
-fn lost_age(acked: &[AckSample], moment: &Moment, lost: u64) -> u64 {
+fn lost_age(watched: &Watched, moment: &Moment, lost: u64) -> u64 {
+    if lost == 0 {
+        return 0;
+    }
     let kept = moment.acked.saturating_sub(lost);
-    let since = if lost == 0 { None } else { exceeded_at(acked, kept) };
+    let since = exceeded_at(watched.between, &watched.acked, kept);
     since.map_or(0, |since| moment.at.since(since).get())
 }
 

@@ -134,6 +134,7 @@ struct Running {
     options: LoadOptions,
     witness: Arc<Witness>,
     sampler: Option<Sampler>,
+    between: Between,
     recorder: Arc<Recorder>,
     mounted: Mounted,
     disk: PowerDisk,
@@ -186,6 +187,7 @@ impl Running {
             options,
             witness,
             sampler,
+            between: case.strategy.between(),
             recorder,
             mounted,
             disk,
@@ -218,7 +220,7 @@ impl Running {
         }
         closed.context("the log did not close")?;
         let (flushes, commits) = (self.recorder.flushes(), self.recorder.commits());
-        Ok(Watched { acked, flushes, commits, log_bytes, appended })
+        Ok(Watched { acked, between: self.between, flushes, commits, log_bytes, appended })
     }
 
     fn look(&mut self, cut: usize) -> Result<Looked> {

@@ -23,12 +23,11 @@ pub struct Round {
 
 /// The record of a case, from its cuts and what was seen of its logs.
 pub fn case(plan: &CasePlan, cuts: &[Cut], rounds: &[Round]) -> Case {
-    let between = plan.strategy.between();
     let mut gauge = Gauge::default();
     for round in rounds {
         let step = |event: &FlushEvent| DurableStep { at: event.ended, durable: event.records };
         let steps: Vec<DurableStep> = round.watched.flushes.iter().map(step).collect();
-        gauge.add(between, &round.watched.acked, &steps, &round.windows);
+        gauge.add(round.watched.between, &round.watched.acked, &steps, &round.windows);
     }
     let total = |count: fn(&Round) -> u64| rounds.iter().map(count).sum::<u64>();
     let acked = |round: &Round| round.watched.acked.last().map_or(0, |sample| sample.acked);

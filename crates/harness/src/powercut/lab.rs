@@ -6,7 +6,7 @@ use store_os::{CommitEvent, FlushEvent};
 
 use super::plan::CasePlan;
 use super::results::{Keep, Place};
-use crate::exposure::AckSample;
+use crate::exposure::{AckSample, Between};
 
 /// A place where the power can be cut: a block device in user space, or a simulation.
 ///
@@ -110,9 +110,10 @@ pub enum Look {
 /// What was seen of a log from outside, on the clock of [`Lab::now`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
-    /// Messages acknowledged, sampled often enough for a straight line between samples, the first
-    /// before anything was.
+    /// Messages acknowledged, in samples, the first before anything was.
     pub acked: Vec<AckSample>,
+    /// How they came between two samples.
+    pub between: Between,
     /// Every sync that ended.
     pub flushes: Vec<FlushEvent>,
     /// Every move of staged bytes to the page cache that ended.

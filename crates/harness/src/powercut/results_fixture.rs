@@ -4,7 +4,7 @@ use super::figures::{self, Round};
 use super::lab::Watched;
 use super::plan::{self, CasePlan, Strategy};
 use super::results::{CUT_SCHEMA, Cut, End, Keep, Place, PlaceKind, PowerCuts, SCHEMA, State};
-use crate::exposure::AckSample;
+use crate::exposure::{AckSample, Between};
 use crate::results::Outcome;
 use std::time::Duration;
 use store_core::{LogOffset, Nanos};
@@ -57,6 +57,7 @@ pub(crate) fn saw_tooth() -> Watched {
     Watched {
         acked: (0..=1020).map(sample).collect(),
         flushes: (1..=20).map(flush).collect(),
+        between: Between::Line,
         commits: Vec::new(),
         log_bytes: 20_400 * 700,
         appended: 20_400,

@@ -12,7 +12,7 @@ use super::plan::{CasePlan, Strategy};
 use super::results::{Place, PlaceKind};
 use super::states::{self, shortened};
 use crate::clock::{float, nanos};
-use crate::exposure::AckSample;
+use crate::exposure::{AckSample, Between};
 use crate::format;
 
 /// Logs on simulated disks: the same append, flush and recovery code, in time that passes only
@@ -199,7 +199,8 @@ fn strategy(case: &CasePlan) -> Result<Flushing> {
 /// What the life's journal says of acknowledgements and syncs up to `end`, and a little beyond: the
 /// last sample lies behind it.
 fn watched(played: &Playback, end: Nanos) -> Watched {
-    let mut watched = Watched::default();
+    // Every acknowledgement is a sample: nothing is between them.
+    let mut watched = Watched { between: Between::Step, ..Watched::default() };
     let (mut acked, mut began, mut flushed) = (0, None, LogOffset::ZERO);
     // Records by where they end, in the log's order.
     let mut ends: Vec<LogOffset> = Vec::new();
