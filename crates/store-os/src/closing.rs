@@ -1,14 +1,14 @@
 //! The end of a log: drained if the disk answers, and its directory given back.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
-use store_core::{Lane, Nanos};
+use store_core::Lane;
 
 use crate::append::Sink;
-use crate::clock::monotonic;
 use crate::crew::Crew;
 use crate::error::{CloseError, Error, Op};
 use crate::shared::Shared;
@@ -35,33 +35,53 @@ impl Closing {
     /// Ends the log within its limit; what takes longer is left to a thread.
     ///
     /// The directory must stay locked meanwhile: a call that is stuck may still write.
-    pub(crate) fn end(mut self) -> Result<(), CloseError> {
-        if self.stop_threads(self.shared.options.close_timeout) {
-            return self.finish();
+    pub(crate) fn end(self) -> Result<(), CloseError> {
+        if self.lanes.is_empty() && self.helpers.is_empty() {
+            // A log without threads ends without one too.
+            return self.run();
         }
-        let marks = self.shared.marks();
-        // If there can be no such thread, the lock goes with the last of the log's own.
-        let _ = thread::Builder::new().name("log-close".to_owned()).spawn(move || {
-            self.stop_threads(Duration::MAX);
-            // Nobody is left to tell.
-            let _ = self.finish();
+        let shared = Arc::clone(&self.shared);
+        let (hand_over, taken) = mpsc::channel::<Self>();
+        let (tell, told) = mpsc::channel();
+        let closer = thread::Builder::new().name("log-close".to_owned()).spawn(move || {
+            if let Ok(closing) = taken.recv() {
+                let _ = tell.send(closing.run());
+            }
         });
-        Err(CloseError::TimedOut { flushed: marks.flushed(), wrote: marks.wrote() })
+        let Ok(closer) = closer else {
+            // Nobody could go on with it.
+            return self.run();
+        };
+        let _ = hand_over.send(self);
+        match told.recv_timeout(shared.options.close_timeout) {
+            Err(RecvTimeoutError::Timeout) => {
+                let marks = shared.marks();
+                Err(CloseError::TimedOut { flushed: marks.flushed(), wrote: marks.wrote() })
+            }
+            ended => {
+                if let Err(panic) = closer.join() {
+                    resume_unwind(panic);
+                }
+                ended.expect("told, as it did not panic")
+            }
+        }
     }
 
-    /// Drains the lanes and ends every thread; whether that was done in time.
-    fn stop_threads(&mut self, limit: Duration) -> bool {
-        let began = monotonic();
+    fn run(mut self) -> Result<(), CloseError> {
+        self.stop_threads();
+        self.finish()
+    }
+
+    /// Drains the lanes and ends every thread.
+    fn stop_threads(&mut self) {
         self.shared.begin_drain();
-        if !self.lanes.join_within(limit) {
-            return false;
-        }
+        self.lanes.join();
         let shared = &self.shared;
         shared.stop.store(true, Ordering::SeqCst);
         shared.allocator.notify();
         shared.keeper.notify();
         shared.progress.stop();
-        self.helpers.join_within(limit.saturating_sub(span(monotonic().since(began))))
+        self.helpers.join();
     }
 
     fn finish(&self) -> Result<(), CloseError> {
@@ -124,8 +144,4 @@ impl Shared {
             self.wake(lane);
         }
     }
-}
-
-fn span(nanos: Nanos) -> Duration {
-    Duration::from_nanos(nanos.get())
 }

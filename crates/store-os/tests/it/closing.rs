@@ -9,6 +9,7 @@ use store_os::{
     AppendError, Call, CloseError, Io, Log, LogOptions, Op, OpenError, Step, SteppedLog, Ticket,
 };
 
+use crate::medium::Medium;
 use crate::support::{Injector, Kind, body, eventually, put, queue, read_all, small, with_faults};
 
 /// Options of a log whose end is waited for only shortly.
@@ -85,6 +86,42 @@ fn a_stuck_allocation_holds_up_closing_no_longer_than_that_and_all_is_durable() 
     assert!(late.to_string().starts_with("everything is durable"), "{late}");
     injector.let_go();
     eventually("closed after all", || kind.try_open(root.path(), small()).is_ok());
+}
+
+#[test]
+fn a_disk_that_is_stuck_only_when_all_is_durable_holds_up_closing_no_longer_either() {
+    let root = tempfile::tempdir().unwrap();
+    let medium = Medium::new();
+    let kind = Kind::Sync(Io::Positioned);
+    let log = kind.open(root.path(), medium.under(impatient(&Injector::new())));
+    let end = put(&log, &queue(&log, "T"), b"first").end();
+    assert!(log.wait_for_segment(Duration::MAX));
+    let stuck = medium.hold_directories();
+    let late = log.close().unwrap_err();
+    assert_eq!(late, CloseError::TimedOut { flushed: end, wrote: end });
+    let refused = kind.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+    assert_eq!(refused, OpenError::Locked { path: root.path().join("lock") });
+    drop(stuck);
+    let mut log = None;
+    eventually("closed after all", || {
+        log = kind.try_open(root.path(), small()).ok();
+        log.is_some()
+    });
+    assert!(!log.unwrap().recovery().unclean);
+}
+
+#[test]
+fn a_log_whose_end_may_take_for_ever_or_no_time_is_closed() {
+    for close_timeout in [Duration::MAX, Duration::ZERO] {
+        let root = tempfile::tempdir().unwrap();
+        let kind = Kind::Sync(Io::Positioned);
+        let log = kind.open(root.path(), LogOptions { close_timeout, ..small() });
+        put(&log, &queue(&log, "T"), b"first");
+        let closed = log.close();
+        assert!(closed.is_ok() || close_timeout.is_zero(), "{closed:?}");
+        eventually("closed", || kind.try_open(root.path(), small()).is_ok());
+        assert!(!kind.open(root.path(), small()).recovery().unclean);
+    }
 }
 
 #[test]

@@ -37,6 +37,7 @@ impl Breakdown {
 pub(crate) struct Medium {
     files: Arc<dyn Files>,
     state: Arc<Mutex<State>>,
+    stuck: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +70,7 @@ impl Pages {
 
 impl Medium {
     pub(crate) fn new() -> Self {
-        Self { files: Platform::default().files(), state: Arc::default() }
+        Self { files: Platform::default().files(), state: Arc::default(), stuck: Arc::default() }
     }
 
     /// A log's options on this medium.
@@ -84,6 +85,11 @@ impl Medium {
             Breakdown::Dead => state.is_dead = true,
             Breakdown::Flush | Breakdown::WriteBack => state.next = Some(how),
         }
+    }
+
+    /// Directories are not synced until this is dropped.
+    pub(crate) fn hold_directories(&self) -> MutexGuard<'_, ()> {
+        self.stuck.lock().unwrap()
     }
 
     /// The device works again. What is lost is lost.
@@ -171,6 +177,7 @@ impl Files for Medium {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        drop(self.stuck.lock());
         if self.state().is_dead { Err(Errno::IO.into()) } else { self.files.sync_directory(path) }
     }
 
