@@ -6,7 +6,9 @@
 //! out by [`Reader`], and only those that the writer cannot touch meanwhile.
 #![expect(unsafe_code, reason = "stores to mapped memory, and slices of anonymous memory")]
 
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +64,24 @@ impl FileMap {
             Memory::Simulated(file) => file.sync_range(length_u64(start)..length_u64(end)),
         }
     }
+}
+
+/// The first place of `range` that the page cache holds: `mincore`, which unlike a read that does
+/// not wait (`RWF_NOWAIT`) reads nothing ahead, to find it a moment later.
+pub(crate) fn first_cached(file: &File, range: Range<u64>) -> io::Result<Option<u64>> {
+    let page = rustix::param::page_size();
+    let size = |bytes: u64| usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory);
+    let (from, len) = (size(range.start)?, size(range.end)?);
+    let raw = MmapOptions::new().len(len).map_raw_read_only(file)?;
+    let mut cached = vec![0_u8; len.div_ceil(page)];
+    // SAFETY: The mapping is live, begins with a page's first byte and is `len` bytes long, and
+    // `cached` has a byte for each page of it. No byte of the mapping itself is looked at.
+    let asked = unsafe { libc::mincore(raw.as_mut_ptr().cast(), len, cached.as_mut_ptr()) };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let first = cached.iter().skip(from / page).position(|page| page & 1 == 1);
+    Ok(first.map(|index| range.start.max(length_u64((from / page + index) * page))))
 }
 
 /// The only handle that stores into a mapped file.
