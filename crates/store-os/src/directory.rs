@@ -146,12 +146,16 @@ impl Lock {
             Err(Errno::AGAIN | Errno::ACCESS) => return Err(OpenError::Locked { path }),
             Err(errno) => return Err(Error::new(Op::Lock, &path, errno).into()),
         }
-        unless_full(sign(&mut file).map_err(|error| failed(Op::Write, &error)))?;
         let found = file.metadata().map_err(|error| failed(Op::Open, &error))?;
         let identity = (found.dev(), found.ino());
         owned.insert(identity);
+        // A stuck disk must not keep logs on others from being opened or closed.
         drop(owned);
-        Ok(Self { identity, file: Some(file) })
+        let mut lock = Self { identity, file: None };
+        let signed = sign(&mut file).map_err(|error| failed(Op::Write, &error));
+        lock.file = Some(file);
+        unless_full(signed)?;
+        Ok(lock)
     }
 }
 
