@@ -354,7 +354,7 @@ impl Scan<'_> {
         let is_unsynced = behind.records > 0
             && !is_stale
             && !behind.gave_up
-            && self.was_unsynced(torn, unclean, behind.resumes_at)?;
+            && self.was_unsynced(torn, unclean, behind.blank_at.or(behind.resumes_at))?;
         let is_known = is_stale || is_unsynced;
         if (behind.records > 0 && !is_known) || behind.gave_up {
             return Err(behind.damage(segment, torn));
@@ -407,10 +407,16 @@ impl Scan<'_> {
         &self,
         torn: Torn,
         unclean: bool,
-        resumes_at: Option<LogOffset>,
+        written_at: Option<LogOffset>,
     ) -> Result<bool, Error> {
         let segment = &self.segments[torn.index];
-        let upto = resumes_at.map_or(segment.end(), |at| at.min(segment.end()));
+        let upto = match written_at {
+            Some(at) if at < segment.end() => at,
+            // Nothing closes the segment, so its end may never have been needed: only a record that
+            // was begun shows that it was, or that nothing stands at the bad place itself.
+            _ if looks_torn(segment, torn)? => segment.end(),
+            _ => behind(torn.at, 1),
+        };
         let is_unproven = self.proven.is_some_and(|proven| proven <= torn.at);
         let range = segment.start..segment.end();
         Ok(unclean && is_unproven && was_never_written(segment, &range, torn.at, upto)?)
@@ -462,6 +468,8 @@ struct Cut {
 struct Behind {
     records: u64,
     resumes_at: Option<LogOffset>,
+    /// Where the blank stands that closes the torn segment, if no record lies before it.
+    blank_at: Option<LogOffset>,
     latest: Option<TimestampMs>,
     /// The search was given up: too much only looks like records.
     gave_up: bool,
@@ -485,7 +493,13 @@ impl Behind {
             while let Some(place) = bad {
                 bad = match walker.resync(segment, place, segment.end())? {
                     Resync::Record(at) => found.walk(segment, at, walker)?,
-                    Resync::Blank(_) | Resync::Nothing => None,
+                    Resync::Blank(at) => {
+                        // Behind it a segment is zero, which says nothing of a hole.
+                        let is_first = found.records == 0 && segment.start <= torn.at;
+                        found.blank_at = found.blank_at.or(is_first.then_some(at));
+                        None
+                    }
+                    Resync::Nothing => None,
                     Resync::Exhausted => {
                         found.gave_up = true;
                         None

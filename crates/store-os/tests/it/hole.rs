@@ -12,10 +12,14 @@ use crate::support::{Injector, Kind, body, put, queue, read_all, small, with_fau
 
 /// A log that was left without closing, and whose recovery point proves nothing but its beginning.
 fn unproven(root: &Path, count: u64) -> Vec<Appended> {
+    unproven_of(root, &(0..count).map(body).collect::<Vec<_>>())
+}
+
+fn unproven_of(root: &Path, bodies: &[Vec<u8>]) -> Vec<Appended> {
     let log = KIND.open(root, small());
     let points = points(root);
     let handle = queue(&log, "T");
-    let appended = (0..count).map(|number| put(&log, &handle, &body(number))).collect();
+    let appended = bodies.iter().map(|body| put(&log, &handle, body)).collect();
     log.abandon();
     // As if the keeper had not come by.
     for (path, bytes) in points {
@@ -91,6 +95,47 @@ fn a_changed_byte_is_damage_also_where_a_power_cut_was_possible() {
         assert!(matches!(refused, OpenError::Damage(_)), "at {place}: {refused:?}");
         assert_eq!(files(root.path()), before, "at {place}: something was changed");
         flip(root.path(), place);
+    }
+}
+
+#[test]
+fn the_unused_end_of_a_segment_is_not_taken_for_missing_sectors() {
+    let root = tempfile::tempdir().unwrap();
+    let appended = unproven_of(root.path(), &vec![vec![7; 2800]; 8]);
+    // Room for a sector, but not for another record.
+    let (last, next) = (appended[4], appended[5]);
+    assert!(next.offset.get() == SEGMENT && last.end().get() + 1024 < SEGMENT);
+    // A byte of the last record, of the blank's length, of its magic.
+    let blank = last.end();
+    for (bad, place) in [(last.offset, 1000), (blank, 3), (blank, 5)] {
+        flip(root.path(), bad.get() + place);
+        let before = files(root.path());
+        let refused = KIND.try_open(root.path(), small()).map(|_| ()).unwrap_err();
+        let OpenError::Damage(damage) = refused else { panic!("{refused:?}") };
+        assert_eq!((damage.at, damage.resumes_at), (bad, Some(next.offset)));
+        assert!(files(root.path()) == before, "{bad}, {place}: something was changed");
+        flip(root.path(), bad.get() + place);
+    }
+    // A sector of the same record is one.
+    patch(root.path(), last.offset.get().next_multiple_of(512), &[0; 512]);
+    let recovery = KIND.open(root.path(), small()).recovery();
+    assert_eq!((recovery.end, recovery.unsynced_records), (last.offset, 3));
+}
+
+#[test]
+fn a_segment_that_a_power_cut_left_without_its_blank_is_cut() {
+    // From a sector of its last record on, from a later one, and from the blank on: a sector's
+    // version may end there.
+    for version in 0..3 {
+        let root = tempfile::tempdir().unwrap();
+        let appended = unproven_of(root.path(), &vec![vec![7; 2800]; 8]);
+        let last = appended[4];
+        let sector = last.offset.get().next_multiple_of(512);
+        let hole = [sector, sector + 1024, last.end().get()][version];
+        patch(root.path(), hole, &vec![0; usize::try_from(SEGMENT - hole).unwrap()]);
+        let recovery = KIND.open(root.path(), small()).recovery();
+        let end = if version == 2 { last.end() } else { last.offset };
+        assert_eq!((recovery.end, recovery.unsynced_records), (end, 3), "from {hole}");
     }
 }
 
