@@ -230,6 +230,12 @@ impl Scan<'_> {
     /// makes the next open read more.
     fn save(&mut self) {
         let Some(end) = self.proven_here else { return };
+        // What was only read from the page cache proves nothing.
+        if self.write_again(end).is_err() {
+            return;
+        }
+        let segments = &self.segments;
+        self.cached.retain(|(index, _)| end < segments[*index].end());
         let size = self.options.segment_size;
         let point = RecoveryPoint::new(size, self.others, end, self.tally.last, self.queues);
         let point = RecoveryPoint { is_erased: self.is_erased, ..point };

@@ -1,11 +1,13 @@
 //! What a power cut leaves of bytes that no sync had covered: a hole with valid records behind it.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use store_core::QueueOffset;
-use store_os::{Appended, Call, Op, OpenError};
+use store_os::{Appended, Call, LogOptions, Observer, Op, OpenError, ScanProgress};
 
 use crate::stores::{KIND, SEGMENT, files, flip, patch, segment};
 use crate::support::{Injector, Kind, body, put, queue, read_all, small, with_faults};
@@ -195,4 +197,39 @@ fn what_the_page_cache_does_not_forget_is_written_again() {
     assert!(matches!(&refused, OpenError::System(error) if error.op == Op::Write), "{refused:?}");
     let log = KIND.open(root.path(), small());
     assert_eq!(read_all(&log).len(), 20);
+}
+
+/// Ends a scan when all was read.
+struct EndsScan;
+
+impl Observer for EndsScan {
+    fn on_recovery(&self, progress: &ScanProgress) -> ControlFlow<()> {
+        if progress.scanned_bytes == progress.total_bytes {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+#[test]
+fn what_is_only_in_the_page_cache_is_written_again_before_a_scan_calls_it_proven() {
+    let root = tempfile::tempdir().unwrap();
+    unproven(root.path(), 80);
+    let before = points(root.path());
+    let file = fs::File::open(segment(root.path(), 0)).unwrap();
+    let map = memmap2::MmapOptions::new().map_raw_read_only(&file).unwrap();
+    map.lock().unwrap();
+    let injector = Injector::new();
+    injector.fail(Call::Write, Errno::IO);
+    let interrupt = |injector| {
+        let options = LogOptions { observer: Some(Arc::new(EndsScan)), ..small() };
+        let refused = KIND.try_open(root.path(), with_faults(options, injector)).map(|_| ());
+        assert_eq!(refused, Err(OpenError::Interrupted));
+    };
+    interrupt(&injector);
+    assert!(points(root.path()) == before);
+    injector.heal();
+    interrupt(&injector);
+    assert!(points(root.path()) != before);
 }
