@@ -19,6 +19,7 @@ mod fault;
 mod fs;
 mod medium;
 mod private;
+mod process;
 mod protocol;
 mod server;
 mod timing;
@@ -31,12 +32,15 @@ use std::path::Path;
 
 pub use crate::device::Keep;
 pub use calibrate::{Calibration, FloorLimited};
+pub(crate) use disk::Server;
 pub use disk::{CutView, DiskOptions, PowerDisk, ServerCommand};
 pub use error::{Error, Missing, MountError};
 pub use fault::{Fault, Requests, Times};
 pub use fs::{FsKind, Mounted};
 pub use private::PrivateMounts;
+pub(crate) use process::serve_file_system;
 pub use protocol::Counters;
+pub(crate) use protocol::{keep_name, keep_named};
 pub use server::{ServeOptions, serve};
 pub use timing::{DiskType, Timing};
 
@@ -46,10 +50,8 @@ pub use timing::{DiskType, Timing};
 ///
 /// The first thing that is missing.
 pub fn available(kind: FsKind) -> Result<(), Missing> {
-    for (path, module) in [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")] {
-        let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
-        opened.map_err(|_| Missing::Device { path, module })?;
-    }
+    opens("/dev/fuse", "fuse")?;
+    opens("/dev/loop-control", "loop")?;
     fs::program("losetup", "mount")?;
     let (name, package) = kind.maker();
     fs::program(name, package)?;
@@ -57,6 +59,17 @@ pub fn available(kind: FsKind) -> Result<(), Missing> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         mounts_btrfs_twice(release.trim())?;
     }
+    may_mount()
+}
+
+/// Whether a device file, which a part of the kernel makes, can be opened.
+pub(crate) fn opens(path: &'static str, module: &'static str) -> Result<(), Missing> {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(path);
+    opened.map(drop).map_err(|_| Missing::Device { path, module })
+}
+
+/// Whether this process can have mounts of its own.
+pub(crate) fn may_mount() -> Result<(), Missing> {
     // In a thread that ends at once, so that the caller keeps its mounts.
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| PrivateMounts::enter().map(drop));

@@ -1,4 +1,5 @@
-//! The process behind an emulated disk. Started by `crashlab::block`, with a socket as its standard
+//! The process behind an emulated disk, or with `posix` as its first argument behind an emulated
+//! file system. Started by `crashlab::block` and `crashlab::posix`, with a socket as its standard
 //! input.
 #![forbid(unsafe_code)]
 
@@ -7,7 +8,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match crashlab::block::serve_from_arguments(&arguments) {
+    let served = match arguments.split_first() {
+        Some((task, rest)) if task == "posix" => crashlab::posix::serve_from_arguments(rest),
+        _ => crashlab::block::serve_from_arguments(&arguments),
+    };
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "a program says why it ends")]

@@ -1,6 +1,7 @@
 //! The owner's side: a disk, the views that power cuts leave of it, and the process behind them.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -18,7 +19,7 @@ use super::error::{Error, MountError};
 use super::fault::Fault;
 use super::fs::{FsKind, Loop, Mount, Mounted, make};
 use super::private::PrivateMounts;
-use super::protocol::{Counters, DISK, Request};
+use super::protocol::{Counters, DISK, QUIT, Request};
 use super::timing::Timing;
 
 /// How a disk's process is started: a program that calls [`serve_from_arguments`] with what follows
@@ -73,7 +74,8 @@ impl PowerDisk {
         work: &Path,
         options: DiskOptions,
     ) -> Result<Self, Error> {
-        Ok(Self { server: Arc::new(Server::start(server, work, options)?), kind: None })
+        let sizes = [options.bytes.to_string(), options.cache_bytes.to_string()];
+        Ok(Self { server: Arc::new(Server::start(server, work, &sizes)?), kind: None })
     }
 
     /// Makes a file system on the disk and mounts it. Mount options as of `mount -o`, such as
@@ -162,7 +164,7 @@ impl PowerDisk {
 
     /// The id of the disk's process.
     pub fn server_id(&self) -> u32 {
-        self.server.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+        self.server.id()
     }
 }
 
@@ -252,16 +254,21 @@ impl Drop for ViewFile {
     }
 }
 
-/// The process that serves a disk.
+/// The process that serves a file system, and ends with this value.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     control: Mutex<BufReader<UnixStream>>,
     child: Mutex<Child>,
     work: PathBuf,
 }
 
 impl Server {
-    fn start(command: &ServerCommand, work: &Path, options: DiskOptions) -> Result<Self, Error> {
+    /// Starts it, with the served directory and then `arguments` behind those of the command.
+    pub(crate) fn start(
+        command: &ServerCommand,
+        work: &Path,
+        arguments: &[String],
+    ) -> Result<Self, Error> {
         let work =
             std::path::absolute(work).map_err(|source| Error::system("find", work, source))?;
         let files = work.join(FILES);
@@ -272,8 +279,7 @@ impl Server {
         let child = Command::new(&command.program)
             .args(&command.arguments)
             .arg(&files)
-            .arg(options.bytes.to_string())
-            .arg(options.cache_bytes.to_string())
+            .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(other)))
             .stdout(Stdio::null())
             .spawn()
@@ -284,7 +290,7 @@ impl Server {
         Ok(server)
     }
 
-    pub(super) fn file(&self, disk: &str) -> PathBuf {
+    pub(crate) fn file(&self, disk: &str) -> PathBuf {
         self.work.join(FILES).join(disk)
     }
 
@@ -292,10 +298,14 @@ impl Server {
         self.work.join(format!("{disk}-mounted"))
     }
 
-    pub(super) fn ask(&self, request: &Request) -> Result<String, Error> {
+    pub(crate) fn ask(&self, request: &impl Display) -> Result<String, Error> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(control.get_mut(), "{request}").map_err(Error::ServerGone)?;
         read_answer(&mut control)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
     }
 
     fn answer(&self) -> Result<String, Error> {
@@ -329,7 +339,7 @@ fn read_answer(control: &mut BufReader<UnixStream>) -> Result<String, Error> {
 impl Drop for Server {
     fn drop(&mut self) {
         let control = self.control.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(control.get_mut(), "{}", Request::Quit);
+        let _ = writeln!(control.get_mut(), "{QUIT}");
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..QUIT_CHECKS {
             if let Ok(Some(_)) = child.try_wait() {

@@ -11,6 +11,8 @@ use super::timing::Timing;
 
 /// The file that is the disk.
 pub(super) const DISK: &str = "disk";
+/// The line that ends a process, without an answer.
+pub(super) const QUIT: &str = "quit";
 
 /// What the owner asks. `disk` names a file: [`DISK`] or a view.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,7 +22,6 @@ pub(super) enum Request {
     Drop { disk: String },
     Heal { disk: String },
     Inject { disk: String, fault: Fault },
-    Quit,
     Timing { disk: String, timing: Timing },
 }
 
@@ -51,7 +52,6 @@ impl fmt::Display for Request {
             Self::Drop { disk } => write!(f, "drop {disk}"),
             Self::Heal { disk } => write!(f, "heal {disk}"),
             Self::Inject { disk, fault } => write!(f, "inject {disk} {}", fault.words()),
-            Self::Quit => f.write_str("quit"),
             Self::Timing { disk, timing } => write!(f, "timing {disk} {}", timing.words()),
         }
     }
@@ -61,9 +61,6 @@ impl Request {
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let verb = words.next()?;
-        if verb == "quit" {
-            return Some(Self::Quit);
-        }
         let disk = words.next()?.to_owned();
         let request = match verb {
             "counters" => Self::Counters { disk },
@@ -110,11 +107,11 @@ const KEEPS: [(&str, Keep); 6] = [
     ("random", Keep::Random),
 ];
 
-fn keep_name(keep: Keep) -> &'static str {
+pub(crate) fn keep_name(keep: Keep) -> &'static str {
     KEEPS.iter().find(|(_, known)| *known == keep).map_or("none", |(name, _)| name)
 }
 
-fn keep_named(name: &str) -> Option<Keep> {
+pub(crate) fn keep_named(name: &str) -> Option<Keep> {
     KEEPS.iter().find(|(known, _)| *known == name).map(|(_, keep)| *keep)
 }
 
@@ -131,7 +128,6 @@ mod tests {
             Request::Drop { disk: "cut-3".to_owned() },
             Request::Heal { disk: disk() },
             Request::Inject { disk: disk(), fault: Fault::Dead },
-            Request::Quit,
             Request::Timing { disk: disk(), timing: DiskType::Hdd7200.timing() },
         ];
         requests.extend(KEEPS.map(|(_, keep)| Request::Cut { disk: disk(), keep, seed: u64::MAX }));

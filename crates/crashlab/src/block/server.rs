@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Write};
-use std::num::NonZeroU64;
+use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,15 +13,15 @@ use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Session, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, WriteFlags,
 };
-use rustix::process::{Pid, getppid};
 use store_os::monotonic;
 
 use super::fault::{Failed, Faults};
 use super::medium::Medium;
+use super::process::serve_file_system;
 use super::protocol::{Counters, DISK, Request};
 use super::timing::{Asked, Schedule, Timing, nanos};
 
@@ -45,74 +44,14 @@ pub struct ServeOptions {
 ///
 /// If the directory cannot be mounted on, or the control socket fails.
 pub fn serve(control: &UnixStream, at: &Path, options: ServeOptions) -> io::Result<()> {
-    // Memory that this process asks for must not wait for writes that only it can do. Where the
-    // kernel refuses (no CAP_SYS_RESOURCE), it goes without: that is for want of memory alone.
-    let _ = rustix::process::configure_io_flusher_behavior(true);
-    // Otherwise every wait is up to 50 µs too long. Threads inherit it.
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let owner = getppid();
     let disks = Arc::new(Disks::new(options));
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(super::private::SOURCE.to_owned()),
-        MountOption::DefaultPermissions,
-    ];
-    config.n_threads = Some(THREADS);
-    let session = Session::new(Served(Arc::clone(&disks)), at, &config)?;
-    // Before there are threads, which must not see it either.
-    super::private::leave().map_err(io::Error::other)?;
-    let session = session.spawn()?;
-    let mut lines = BufReader::new(control.try_clone()?).lines();
-    let mut control = control;
-    writeln!(control, "ok ready")?;
-    watch(owner, control.try_clone()?)?;
-    while let Some(Ok(line)) = lines.next() {
-        let request = Request::parse(&line);
-        if request == Some(Request::Quit) {
-            break;
-        }
-        let answer = request.ok_or_else(|| "not understood".to_owned());
-        match answer.and_then(|request| disks.answer(request)) {
-            Ok(words) => writeln!(control, "ok {words}")?,
-            Err(said) => writeln!(control, "error {said}")?,
-        }
-    }
-    // Stuck requests hold the threads that the session would wait for.
-    disks.heal_all();
-    // Whoever still has the disk open gets errors from here on.
-    drop(session);
-    Ok(())
-}
-
-/// Ends the control connection when the owner was killed but cannot die, because one of its threads
-/// waits for this disk.
-fn watch(owner: Option<Pid>, control: UnixStream) -> io::Result<()> {
-    let Some(owner) = owner else {
-        return Ok(());
+    let answer = |line: &str| {
+        let request = Request::parse(line).ok_or_else(|| "not understood".to_owned());
+        request.and_then(|request| disks.answer(request))
     };
-    let status = format!("/proc/{}/status", owner.as_raw_nonzero());
-    thread::Builder::new().name("watch".to_owned()).spawn(move || {
-        while !std::fs::read_to_string(&status).is_ok_and(|status| is_dying(&status)) {
-            thread::sleep(WATCH_EVERY);
-        }
-        let _ = control.shutdown(std::net::Shutdown::Both);
-    })?;
-    Ok(())
-}
-
-/// Whether a process is a zombie or has SIGKILL to come (`proc_pid_status(5)`).
-fn is_dying(status: &str) -> bool {
-    status.lines().any(|line| {
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        match name {
-            "State" => value.trim_start().starts_with('Z'),
-            "ShdPnd" | "SigPnd" => {
-                let pending = u64::from_str_radix(value.trim(), 16).unwrap_or(0);
-                pending & (1 << (SIGKILL - 1)) != 0
-            }
-            _ => false,
-        }
-    })
+    // Stuck requests hold the threads that the session would wait for.
+    let at_end = || disks.heal_all();
+    serve_file_system(control, at, Served(Arc::clone(&disks)), THREADS, answer, at_end)
 }
 
 /// The live disk and its views, by the number of their file.
@@ -198,7 +137,6 @@ impl Disks {
                 named(&disk)?.faults.inject(fault);
                 Ok(String::new())
             }
-            Request::Quit => Ok(String::new()),
             Request::Timing { disk, timing } => {
                 named(&disk)?.schedule().timing = timing;
                 Ok(String::new())
@@ -423,23 +361,3 @@ const THREADS: usize = 16;
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 /// How long the kernel may keep names and sizes, which do not change.
 const KEPT: Duration = Duration::from_hours(1);
-const WATCH_EVERY: Duration = Duration::from_millis(200);
-const SIGKILL: u32 = 9;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_that_was_killed_and_cannot_die_is_known() {
-        let status = |state: &str, own: &str, shared: &str| {
-            format!("Name:\tx\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\n")
-        };
-        let none = "0000000000000000";
-        let kill = "0000000000000100";
-        assert!(!is_dying(&status("S (sleeping)", none, "0000000000004002")));
-        assert!(is_dying(&status("D (disk sleep)", none, kill)));
-        assert!(is_dying(&status("D (disk sleep)", kill, none)));
-        assert!(is_dying(&status("Z (zombie)", none, none)));
-    }
-}

@@ -26,6 +26,13 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Object(usize);
 
+impl Object {
+    /// Its number: small, and different from every other's of the same disk.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// The directory above all, which is always there.
 pub const ROOT: Object = Object(0);
 
@@ -171,6 +178,11 @@ impl Disk {
     pub fn find(&self, directory: Object, name: &str) -> Option<Found> {
         let object = (*self.names(directory).get(name)?.latest())?;
         Some(self.found(object))
+    }
+
+    /// What has this number, named or not.
+    pub fn numbered(&self, number: usize) -> Option<Found> {
+        (number < self.objects.len()).then(|| self.found(Object(number)))
     }
 
     /// The names in `directory` now.

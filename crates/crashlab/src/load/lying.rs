@@ -17,6 +17,8 @@ pub enum Lie {
     AckBeforeSync,
     /// Calls a failed sync again until it succeeds, as RocketMQ does since 5.3.4.
     RetriedSync,
+    /// Never syncs a directory.
+    SkippedDirectorySync,
     /// Takes a failed sync for a successful one, as RocketMQ does up to 5.3.3.
     SwallowedError,
     /// Calls `sync_file_range` instead of a sync, through `xfs_io` (package xfsprogs).
@@ -29,6 +31,7 @@ impl Lie {
         match self {
             Self::AckBeforeSync => "acknowledge before sync",
             Self::RetriedSync => "retried sync",
+            Self::SkippedDirectorySync => "skipped directory sync",
             Self::SwallowedError => "swallowed sync error",
             Self::SyncFileRange => "sync_file_range instead of a sync",
         }
@@ -65,7 +68,7 @@ impl FlushStrategy for AckBeforeSync {
     }
 }
 
-/// Linux's files, with another sync of the log's data.
+/// Linux's files, with another sync of the log's data, or of its directories.
 #[derive(Debug)]
 pub(super) struct LyingFiles {
     pub(super) real: Arc<dyn Files>,
@@ -112,6 +115,9 @@ impl Files for LyingFiles {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        if self.lie == Lie::SkippedDirectorySync {
+            return Ok(());
+        }
         self.real.sync_directory(path)
     }
 
@@ -166,7 +172,7 @@ impl LogFile for LyingFile {
 
     fn sync_data(&self) -> io::Result<()> {
         match self.lie {
-            Lie::AckBeforeSync => self.real.sync_data(),
+            Lie::AckBeforeSync | Lie::SkippedDirectorySync => self.real.sync_data(),
             Lie::RetriedSync => (0..TRIES).fold(self.real.sync_data(), |outcome, _| {
                 outcome.or_else(|_| self.real.sync_data())
             }),

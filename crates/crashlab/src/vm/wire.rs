@@ -276,6 +276,7 @@ impl Encoder {
             Strategy::Lying(Lie::RetriedSync) => 4,
             Strategy::Lying(Lie::SwallowedError) => 5,
             Strategy::Lying(Lie::SyncFileRange) => 6,
+            Strategy::Lying(Lie::SkippedDirectorySync) => 7,
         };
         self.u32(code);
         match strategy {
@@ -347,6 +348,7 @@ impl<'a> Decoder<'a> {
             4 => Strategy::Lying(Lie::RetriedSync),
             5 => Strategy::Lying(Lie::SwallowedError),
             6 => Strategy::Lying(Lie::SyncFileRange),
+            7 => Strategy::Lying(Lie::SkippedDirectorySync),
             _ => return None,
         })
     }
@@ -419,6 +421,7 @@ mod tests {
             Strategy::Lying(Lie::RetriedSync),
             Strategy::Lying(Lie::SwallowedError),
             Strategy::Lying(Lie::SyncFileRange),
+            Strategy::Lying(Lie::SkippedDirectorySync),
         ];
         for strategy in strategies {
             let opening = Opening { strategy, ..opening.clone() };
