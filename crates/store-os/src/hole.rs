@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use store_core::LogOffset;
+use store_core::{BLANK_LEN, LogOffset, encode_blank};
 
 use crate::error::Error;
 use crate::walk::{Source, behind};
@@ -49,6 +49,24 @@ pub(crate) fn was_never_written(
         from = to;
     }
     Ok(false)
+}
+
+/// Whether the blank that closes `segment` was begun at `at`, and the sector that its rest is in was
+/// never written.
+pub(crate) fn began_a_blank(
+    source: &impl Source,
+    segment: &Range<LogOffset>,
+    at: LogOffset,
+) -> Result<bool, Error> {
+    let here = usize::try_from(SECTOR - at.since(segment.start) % SECTOR).unwrap_or(BLANK_LEN);
+    let Ok(rest) = u32::try_from(segment.end.since(at)) else { return Ok(false) };
+    let blank = encode_blank(rest);
+    let mut found = [0; BLANK_LEN];
+    if found.len() <= here || store_core::length_u64(found.len()) > u64::from(rest) {
+        return Ok(false);
+    }
+    source.read(&mut found, at)?;
+    Ok(found[..here] == blank[..here] && found[here..].iter().all(|byte| *byte == 0))
 }
 
 /// The least that a device writes as one.

@@ -356,7 +356,8 @@ fn build(
         Io::Mapped => (Sink::Mapped(recovered.writer), None),
         Io::Positioned => {
             // Whole pages, so that where the ring begins anew no write ends within a sector.
-            let capacity = options.staging_bytes.next_multiple_of(PAGE_SIZE);
+            let pages = options.staging_bytes.checked_next_multiple_of(PAGE_SIZE);
+            let capacity = pages.unwrap_or(u64::MAX);
             let (writer, reader) = ring(capacity, end.get())
                 .map_err(|error| Error::from_std(Op::Map, directory.segments(), &error))?;
             (Sink::Staged(writer), Some(Mutex::new(reader)))

@@ -12,7 +12,7 @@ use store_core::{
 use crate::append::{Appended, Queues};
 use crate::directory::Directory;
 use crate::error::{Error, Op, OpenError};
-use crate::hole::was_never_written;
+use crate::hole::{began_a_blank, was_never_written};
 use crate::listing::list;
 use crate::map::FileWriter;
 use crate::options::LogOptions;
@@ -416,15 +416,17 @@ impl Scan<'_> {
         written_at: Option<LogOffset>,
     ) -> Result<bool, Error> {
         let segment = &self.segments[torn.index];
+        let range = segment.start..segment.end();
         let upto = match written_at {
             Some(at) if at < segment.end() => at,
-            // Nothing closes the segment, so its end may never have been needed: only a record that
-            // was begun shows that it was, or that nothing stands at the bad place itself.
-            _ if looks_torn(segment, torn)? => segment.end(),
+            // Nothing closes the segment, so its end may never have been needed: only what was
+            // begun shows that it was, or that nothing stands at the bad place itself.
+            _ if looks_torn(segment, torn)? || began_a_blank(segment, &range, torn.at)? => {
+                segment.end()
+            }
             _ => behind(torn.at, 1),
         };
         let is_unproven = self.proven.is_some_and(|proven| proven <= torn.at);
-        let range = segment.start..segment.end();
         Ok(unclean && is_unproven && was_never_written(segment, &range, torn.at, upto)?)
     }
 

@@ -142,6 +142,25 @@ fn a_segment_that_a_power_cut_left_without_its_blank_is_cut() {
 }
 
 #[test]
+fn a_blank_of_which_a_power_cut_left_the_first_bytes_is_cut() {
+    let learnt = tempfile::tempdir().unwrap();
+    let beside = u64::from(unproven_of(learnt.path(), &[vec![7; 2800]])[0].len) - 2800;
+    for bytes in 1..8 {
+        let root = tempfile::tempdir().unwrap();
+        let mut bodies = vec![vec![7; 2800]; 8];
+        let end = 5 * (2800 + beside);
+        let more = (1024 - bytes - end % 512) % 512;
+        bodies[4] = vec![7; usize::try_from(2800 + more).unwrap()];
+        let last = unproven_of(root.path(), &bodies)[4];
+        let hole = last.end().get() + bytes;
+        assert!(hole.is_multiple_of(512) && hole < SEGMENT);
+        patch(root.path(), hole, &vec![0; usize::try_from(SEGMENT - hole).unwrap()]);
+        let recovery = KIND.open(root.path(), small()).recovery();
+        assert_eq!((recovery.end, recovery.unsynced_records), (last.end(), 3), "{bytes} bytes");
+    }
+}
+
+#[test]
 fn a_missing_sector_is_damage_where_the_log_was_closed_or_is_proven() {
     // Closed: everything was synced.
     let root = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use store_core::{LogOffset, QueueOffset, SegmentSize};
-use store_os::{Io, LogOptions, OpenError};
+use store_os::{Io, LogOptions, Op, OpenError};
 
 use crate::stores::{KIND, abandoned, filled};
 use crate::support::{Kind, body, put, queue, read_all, small};
@@ -282,6 +282,17 @@ fn a_directory_that_cannot_be_made_is_named() {
     let refused = KIND.try_open(&file.join("store"), small()).map(|_| ()).unwrap_err();
     let OpenError::System(error) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().starts_with("cannot create "), "{error}");
+}
+
+#[test]
+fn a_staging_buffer_that_no_memory_holds_is_an_error() {
+    for staging_bytes in [u64::MAX, u64::MAX >> 1] {
+        let root = tempfile::tempdir().unwrap();
+        let options = LogOptions { staging_bytes, ..small() };
+        let refused = KIND.try_open(root.path(), options).map(|_| ()).unwrap_err();
+        let OpenError::System(error) = refused else { panic!("{refused:?}") };
+        assert_eq!(error.op, Op::Map, "{error}");
+    }
 }
 
 #[test]
