@@ -2,7 +2,6 @@
 //!
 //! Needs root and `/dev/fuse`; without them it says so, and leaves everything out.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::print_stdout, reason = "figures, for who asks for a passing test's output")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

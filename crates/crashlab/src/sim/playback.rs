@@ -126,9 +126,9 @@ mod tests {
         for hundredth in 1..=100 {
             played.play_until(Nanos::new(end.get() / 100 * hundredth));
             let (_, found) = played.cut(Keep::None, hundredth).unwrap();
-            let seen = played.seen();
+            let told = played.seen();
             broken +=
-                check(Promise::Durable, &seen, played.flushed(), &seen, &found).violations.len();
+                check(Promise::Durable, &told, played.flushed(), &told, &found).violations.len();
         }
         played.play_until(end);
         assert_eq!(played.played, played.entries.len());
