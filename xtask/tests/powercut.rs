@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -115,8 +116,10 @@ fn ctrl_c_keeps_the_cuts_and_leaves_nothing_mounted() {
     }
     let (results, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let arguments = ["--cuts", "100000", "--strategy", "sync"];
-    let mut child =
-        powercut(results.path(), &arguments).env("TMPDIR", work.path()).spawn().unwrap();
+    let mut command = powercut(results.path(), &arguments);
+    // A terminal sends the signal to the whole group, the disk's process included.
+    command.env("TMPDIR", work.path()).process_group(0);
+    let mut child = command.spawn().unwrap();
     let lines = || {
         let found = std::fs::read_dir(results.path()).ok()?.next()?.ok()?.path();
         std::fs::read_to_string(found.join("cuts.jsonl")).ok().map(|text| text.lines().count())
@@ -125,8 +128,8 @@ fn ctrl_c_keeps_the_cuts_and_leaves_nothing_mounted() {
         assert_eq!(child.try_wait().unwrap(), None, "it has ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     let (stdout, stderr) = texts(&output);
     assert_eq!(output.status.code(), Some(130), "{stdout}\n{stderr}");
