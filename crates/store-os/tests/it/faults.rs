@@ -201,6 +201,8 @@ fn a_slow_allocation_makes_only_the_append_that_needs_it_wait_and_only_so_long()
     let kind = Kind::Sync(Io::Positioned);
     let log = kind.open(root.path(), with_faults(options, &injector));
     let handle = queue(&log, "T");
+    // On a busy machine the first one can take longer than the limit.
+    assert!(log.wait_for_segment(Duration::from_mins(1)));
     put(&log, &handle, &body(0));
     eventually("one segment ahead", || injector.count(Call::Allocate) >= 2);
     injector.hold(Call::Allocate);
