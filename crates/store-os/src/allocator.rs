@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use store_core::{LogOffset, SegmentName};
 
@@ -10,6 +9,7 @@ use crate::append::Ready;
 use crate::error::{Error, Op};
 use crate::segment::Segment;
 use crate::shared::Shared;
+use crate::sync::Ordering;
 
 impl Shared {
     /// The allocator's thread: one segment ahead, made whenever the last one was taken.

@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use store_core::{
     AckAt, Batch, Destination, Encoded, LogOffset, Message, MessageId, Nanos, Placed, Placement,
@@ -16,7 +15,8 @@ use crate::map::{FileWriter, Writer};
 use crate::recovery_point::QueueMark;
 use crate::segment::Segment;
 use crate::shared::Shared;
-use crate::signal::remaining;
+use crate::signal::has_passed;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, thread_local};
 
 /// A queue of one log: the handle that messages are appended with.
 ///
@@ -420,16 +420,14 @@ impl Shared {
                 Obstacle::Segment => self.allocator.notify(),
                 Obstacle::Space => self.hurry_commit(),
             }
-            let Ok(Some(left)) = remaining(Some(began.deadline)) else {
+            if has_passed(Some(began.deadline)) {
                 return Err(match (obstacle, &tail.refused) {
                     (Obstacle::Segment, Some(error)) => AppendError::Segment(error.clone()),
                     (Obstacle::Segment, None) => AppendError::SegmentNotReady,
                     (Obstacle::Space, _) => AppendError::StagingFull,
                 });
-            };
-            let left = std::time::Duration::from_nanos(left.get());
-            let woken = self.room.wait_timeout(tail, left);
-            tail = woken.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            tail = self.room.wait_until(tail, began.deadline);
         }
     }
 }
@@ -485,5 +483,5 @@ fn with_scratch<T>(run: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    SCRATCH.with_borrow_mut(run)
+    SCRATCH.with(|scratch| run(&mut scratch.borrow_mut()))
 }

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+#[cfg(not(modelled))]
 use rustix::time::{ClockId, clock_gettime};
 use store_core::{Nanos, TimestampMs};
 
@@ -9,6 +10,14 @@ use store_core::{Nanos, TimestampMs};
 ///
 /// The clock of every time that this crate reports.
 pub fn monotonic() -> Nanos {
+    #[cfg(modelled)]
+    return crate::sync::now();
+    #[cfg(not(modelled))]
+    kernel()
+}
+
+#[cfg(not(modelled))]
+fn kernel() -> Nanos {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).expect("the monotonic clock starts at zero");
     let nanos = u64::try_from(now.tv_nsec).expect("tv_nsec is 0..1_000_000_000");

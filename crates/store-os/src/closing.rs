@@ -1,17 +1,17 @@
 //! The end of a log: drained if the disk answers, and its directory given back.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::sync::{Arc, PoisonError};
 
-use store_core::Lane;
+use store_core::{Lane, Nanos};
 
 use crate::append::Sink;
+use crate::clock::monotonic;
 use crate::crew::Crew;
 use crate::error::{CloseError, Error, Op};
 use crate::shared::Shared;
+use crate::signal::has_passed;
+use crate::sync::{Builder, Condvar, Mutex, MutexGuard, Ordering};
 
 /// What is left of a log that ends.
 #[derive(Debug)]
@@ -41,30 +41,23 @@ impl Closing {
             return self.run();
         }
         let shared = Arc::clone(&self.shared);
-        let (hand_over, taken) = mpsc::channel::<Self>();
-        let (tell, told) = mpsc::channel();
-        let closer = thread::Builder::new().name("log-close".to_owned()).spawn(move || {
-            if let Ok(closing) = taken.recv() {
-                let _ = tell.send(closing.run());
-            }
-        });
+        let limit = u64::try_from(shared.options.close_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = monotonic().after(Nanos::new(limit));
+        let handed = Arc::new(HandedOver::new(self));
+        let taken = Arc::clone(&handed);
+        let closer = Builder::new().name("log-close".to_owned()).spawn(move || taken.run());
         let Ok(closer) = closer else {
             // Nobody could go on with it.
-            return self.run();
+            return handed.take().run();
         };
-        let _ = hand_over.send(self);
-        match told.recv_timeout(shared.options.close_timeout) {
-            Err(RecvTimeoutError::Timeout) => {
-                let marks = shared.marks();
-                Err(CloseError::TimedOut { flushed: marks.flushed(), wrote: marks.wrote() })
-            }
-            ended => {
-                if let Err(panic) = closer.join() {
-                    resume_unwind(panic);
-                }
-                ended.expect("told, as it did not panic")
-            }
+        if !handed.wait_until(deadline) {
+            let marks = shared.marks();
+            return Err(CloseError::TimedOut { flushed: marks.flushed(), wrote: marks.wrote() });
         }
+        if let Err(panic) = closer.join() {
+            resume_unwind(panic);
+        }
+        handed.state().result.take().expect("told, as it did not panic")
     }
 
     fn run(mut self) -> Result<(), CloseError> {
@@ -137,11 +130,67 @@ impl Closing {
 impl Shared {
     /// Refuses further appends, and tells the lanes to make everything durable.
     pub(crate) fn begin_drain(&self) {
-        self.tail().closed = true;
-        self.room.notify_all();
+        let mut tail = self.tail();
+        tail.closed = true;
+        // Under the lock that every poll takes, as what is appended: see `Signal::notify`.
         self.draining.store(true, Ordering::SeqCst);
+        drop(tail);
+        self.room.notify_all();
         for lane in Lane::ALL {
             self.wake(lane);
         }
+    }
+}
+
+/// What the thread that ends a log takes, and what it tells who waits for it.
+struct HandedOver {
+    state: Mutex<Handed>,
+    ended: Condvar,
+}
+
+struct Handed {
+    closing: Option<Closing>,
+    has_ended: bool,
+    /// None also if the thread panicked.
+    result: Option<Result<(), CloseError>>,
+}
+
+impl HandedOver {
+    fn new(closing: Closing) -> Self {
+        let state = Handed { closing: Some(closing), has_ended: false, result: None };
+        Self { state: Mutex::new(state), ended: Condvar::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Handed> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Closing {
+        self.state().closing.take().expect("taken once")
+    }
+
+    fn run(&self) {
+        let _tells = TellsEnd(self);
+        let result = self.take().run();
+        self.state().result = Some(result);
+    }
+
+    /// Waits until the log has ended, at most until `deadline`; whether it has.
+    fn wait_until(&self, deadline: Nanos) -> bool {
+        let mut state = self.state();
+        while !state.has_ended && !has_passed(Some(deadline)) {
+            state = self.ended.wait_until(state, deadline);
+        }
+        state.has_ended
+    }
+}
+
+/// Tells of the end also if what ends the log panics.
+struct TellsEnd<'a>(&'a HandedOver);
+
+impl Drop for TellsEnd<'_> {
+    fn drop(&mut self) {
+        self.0.state().has_ended = true;
+        self.0.ended.notify_all();
     }
 }

@@ -1,7 +1,8 @@
 //! Threads of a log.
 
 use std::io;
-use std::thread::{self, JoinHandle};
+
+use crate::sync::{Builder, JoinHandle};
 
 /// Threads that end together. Dropped, they are left to themselves.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ impl Crew {
         name: &str,
         run: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        self.members.push(thread::Builder::new().name(format!("log-{name}")).spawn(run)?);
+        self.members.push(Builder::new().name(format!("log-{name}")).spawn(run)?);
         Ok(())
     }
 

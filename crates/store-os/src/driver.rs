@@ -1,12 +1,11 @@
 //! Keeping time: each lane's loop of polling, acting and reporting.
 
-use std::sync::atomic::Ordering;
-
 use rustix::io::Errno;
 use store_core::{Action, Lane, LogOffset, Nanos};
 
 use crate::error::{Error, Op};
 use crate::shared::Shared;
+use crate::sync::Ordering;
 
 /// What a lane does next.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +76,7 @@ impl Shared {
             }
             if !self.answers.uses_commit {
                 // Here for those appends alone.
-                let is_over = self.draining.load(Ordering::SeqCst);
+                let is_over = self.tail().closed;
                 return Err(if is_over { Rest::Stop } else { Rest::Event });
             }
         }
@@ -105,14 +104,6 @@ impl Shared {
             self.wake_for_commit();
         }
         true
-    }
-
-    /// The thread that wakes futures when their deadline comes, whatever the lanes are stuck in.
-    pub(crate) fn keep_deadlines(&self) {
-        while !self.progress.is_stopped() {
-            let next = self.progress.wake_overdue();
-            self.progress.timekeeper.wait(next);
-        }
     }
 }
 

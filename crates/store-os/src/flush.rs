@@ -1,6 +1,5 @@
 //! The two actions: staged bytes to the page cache, and the page cache to the device.
 
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
 use store_core::{LogOffset, Nanos};
@@ -10,6 +9,7 @@ use crate::map::Reader;
 use crate::options::{CommitEvent, FlushEvent};
 use crate::segment::Segment;
 use crate::shared::{Mark, Shared};
+use crate::sync::{Ordering, fence};
 
 impl Shared {
     /// Brings everything staged to the page cache if `upto` is not there yet.

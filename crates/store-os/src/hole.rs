@@ -75,6 +75,7 @@ const SECTOR: u64 = 512;
 const CHUNK: u64 = 1 << 16;
 const WINDOW: usize = 1 << 16;
 
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;

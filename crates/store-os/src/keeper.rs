@@ -1,8 +1,7 @@
 //! The thread that keeps checkpoint and recovery point close behind `flushed`.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use store_core::{Checkpoint, LogOffset, Nanos};
 
@@ -11,6 +10,7 @@ use crate::error::{Error, Op};
 use crate::files::{Files, Kind};
 use crate::recovery_point::{Others, PointFiles, RecoveryPoint};
 use crate::shared::Shared;
+use crate::sync::{MutexGuard, Ordering};
 
 /// What is written beside the log about it. Locked by the keeper, and when the log is closed.
 #[derive(Debug)]

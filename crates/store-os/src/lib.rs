@@ -45,6 +45,7 @@ mod shared;
 mod signal;
 mod stepped;
 mod survey;
+mod sync;
 mod ticket;
 mod walk;
 

@@ -2,16 +2,17 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Counter;
 use std::time::Duration;
 
 use store_core::{
-    AckAt, Batch, FlushStrategy, Lane, LogOffset, Message, PAGE_SIZE, QueueId, TopicError, Wait,
-    Watermarks,
+    AckAt, Batch, FlushStrategy, Lane, LogOffset, Message, Nanos, PAGE_SIZE, QueueId, TopicError,
+    Wait, Watermarks,
 };
 
 use crate::append::{Appended, Queue, Queues, Sink, Tail};
+use crate::clock::monotonic;
 use crate::closing::{Closing, Ending};
 use crate::crew::Crew;
 use crate::cursor::Cursor;
@@ -24,6 +25,8 @@ use crate::options::{Io, LogOptions};
 use crate::progress::Progress;
 use crate::recovery::{Recovered, Recovery, recover};
 use crate::shared::{Answers, LaneState, Mark, Shared};
+use crate::signal::has_passed;
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use crate::ticket::Ticket;
 
 /// A commit log on a store directory, with the threads that flush it.
@@ -67,7 +70,7 @@ pub struct AppendedBatch {
     pub offsets: Vec<LogOffset>,
 }
 
-static LOGS: AtomicU64 = AtomicU64::new(0);
+static LOGS: Counter = Counter::new(0);
 
 impl Log {
     /// Opens the store in `root`, which is made if it is missing, and recovers what is in it.
@@ -139,7 +142,9 @@ impl Log {
         self.helpers.spawn("allocate", run(Shared::allocate_ahead)).map_err(failed)?;
         self.helpers.spawn("keep", run(Shared::keep_records)).map_err(failed)?;
         if shared.answers.timeout.is_some() {
-            self.helpers.spawn("deadlines", run(Shared::keep_deadlines)).map_err(failed)?;
+            self.helpers
+                .spawn("deadlines", run(|shared| shared.progress.keep_deadlines()))
+                .map_err(failed)?;
         }
         Ok(())
     }
@@ -283,9 +288,13 @@ impl Log {
     /// Appends wait for a segment by themselves; this is for who wants the first ones not to.
     pub fn wait_for_segment(&self, limit: Duration) -> bool {
         let is_ahead = |tail: &Tail| tail.next.is_some() || tail.made > 1;
-        let tail = self.shared.tail();
-        let waited = self.shared.room.wait_timeout_while(tail, limit, |tail| !is_ahead(tail));
-        is_ahead(&waited.unwrap_or_else(PoisonError::into_inner).0)
+        let limit = Nanos::new(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        let deadline = monotonic().after(limit);
+        let mut tail = self.shared.tail();
+        while !is_ahead(&tail) && !has_passed(Some(deadline)) {
+            tail = self.shared.room.wait_until(tail, deadline);
+        }
+        is_ahead(&tail)
     }
 
     /// The three marks now.
@@ -389,7 +398,7 @@ fn build(
         answers,
         strategy: Mutex::new(strategy),
         tail: Mutex::new(tail),
-        room: Condvar::new(),
+        room: Condvar::default(),
         blocked: AtomicU64::new(0),
         commit_wanted: AtomicBool::new(false),
         has_committer: AtomicBool::new(answers.uses_commit),
@@ -405,6 +414,9 @@ fn build(
         records: Mutex::new(records),
         stop: AtomicBool::new(false),
         draining: AtomicBool::new(false),
-        next_ticket: AtomicU64::new(0),
     })
 }
+
+#[cfg(modelled)]
+#[cfg(test)]
+mod models;

@@ -11,12 +11,13 @@ use std::io;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use store_core::length_u64;
 
 use crate::files::LogFile;
+
+use crate::sync::{AtomicU64, Ordering, Places};
 
 /// A segment's file in memory, shared with the page cache.
 #[derive(Clone, Debug)]
@@ -132,6 +133,7 @@ struct Ring {
     capacity: u64,
     released: AtomicU64,
     stored: AtomicU64,
+    places: Places,
 }
 
 /// Makes a ring of `capacity` bytes whose positions begin at `start`, all pages faulted in.
@@ -139,13 +141,17 @@ pub(crate) fn ring(capacity: u64, start: u64) -> io::Result<(Writer, Reader)> {
     let len = usize::try_from(capacity).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let memory: MmapMut = MmapOptions::new().len(len).map_anon()?;
     let raw = MmapRaw::from(memory);
-    // Refused by kernels before 5.14; the first lap then faults its pages itself.
-    let _ = raw.advise(Advice::PopulateWrite);
+    // Refused by kernels before 5.14; the first lap then faults its pages itself. Miri has no
+    // madvise at all.
+    if !cfg!(miri) {
+        let _ = raw.advise(Advice::PopulateWrite);
+    }
     let ring = Arc::new(Ring {
         raw,
         capacity,
         released: AtomicU64::new(start),
         stored: AtomicU64::new(start),
+        places: Places::new(len),
     });
     Ok((Writer { ring: Arc::clone(&ring) }, Reader { ring }))
 }
@@ -191,6 +197,7 @@ impl Writer {
         for (place, size) in self.ring.pieces(position, len) {
             let (piece, behind) = rest.split_at(size);
             rest = behind;
+            self.ring.places.write(place, size);
             // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
             let target = unsafe { self.ring.raw.as_mut_ptr().add(place) };
             // SAFETY: The target lies within one live writable mapping. By `Ring`'s invariant the
@@ -214,6 +221,7 @@ impl Writer {
         for (place, size) in self.ring.pieces(position, len) {
             let (piece, behind) = rest.split_at_mut(size);
             rest = behind;
+            self.ring.places.read(place, size);
             // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
             let source = unsafe { self.ring.raw.as_ptr().add(place) };
             // SAFETY: The source lies within one live readable mapping; only the writer, which is
@@ -244,6 +252,7 @@ impl Reader {
             "released {released} ≤ {from} ≤ {to} ≤ stored {stored} does not hold"
         );
         self.ring.pieces(from, to - from).map(|(place, size)| {
+            self.ring.places.read(place, size);
             // SAFETY: `pieces` gives places with `place + size ≤ capacity`, the mapping's length.
             let start = unsafe { self.ring.raw.as_ptr().add(place) };
             // SAFETY: The range lies within one live mapping whose bytes are initialised (anonymous
@@ -265,10 +274,19 @@ impl Reader {
             released <= upto && upto <= stored,
             "released {released} ≤ {upto} ≤ stored {stored} does not hold"
         );
+        // What was lent may have been read until now.
+        for (place, size) in self.ring.pieces(released, upto - released) {
+            self.ring.places.read(place, size);
+        }
         self.ring.released.store(upto, Ordering::Release);
     }
 }
 
+#[cfg(modelled = "loom")]
+#[cfg(test)]
+mod models;
+
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +295,7 @@ mod tests {
     #[test]
     fn bytes_cross_the_ring_in_order_while_both_sides_work() {
         let (mut writer, mut reader) = ring(4096, 1_000_003).unwrap();
-        let total: u64 = 300_000;
+        let total: u64 = if cfg!(miri) { 9000 } else { 300_000 };
         thread::scope(|scope| {
             scope.spawn(move || {
                 let mut next: u64 = 0;
@@ -326,6 +344,31 @@ mod tests {
         writer.store(&[0; 97]);
     }
 
+    #[test]
+    fn stores_fill_a_map_from_its_first_byte_to_its_last() {
+        // Anonymous memory in a file's stead: Miri maps no files.
+        let memory = MmapOptions::new().len(8192).map_anon().unwrap();
+        let raw = Arc::new(MmapRaw::from(memory));
+        let mut writer = FileWriter { memory: Memory::Mapped(Arc::clone(&raw)), len: 8192 };
+        writer.store(0, &[1; 5000]);
+        writer.store(5000, &[2; 3192]);
+        writer.store(8192, b"");
+        // SAFETY: The map is live and its bytes are initialised, and nothing stores to it now.
+        let found = unsafe { std::slice::from_raw_parts(raw.as_ptr(), 8192) };
+        assert!(found[..5000].iter().all(|byte| *byte == 1));
+        assert!(found[5000..].iter().all(|byte| *byte == 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bytes at 8191 exceed a map of 8192")]
+    fn a_store_across_the_end_of_a_map_stops_the_program() {
+        let raw = MmapRaw::from(MmapOptions::new().len(8192).map_anon().unwrap());
+        let mut writer = FileWriter { memory: Memory::Mapped(Arc::new(raw)), len: 8192 };
+        writer.store(8191, b"ab");
+    }
+
+    // Miri maps no files.
+    #[cfg(not(miri))]
     #[test]
     fn stores_to_a_mapped_file_reach_the_file() {
         let file: Arc<dyn LogFile> = Arc::new(tempfile::tempfile().unwrap());

@@ -1,15 +1,15 @@
 //! How far the log has come, and who waits for it to come further.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::sync::PoisonError;
+use std::task::{Poll, Waker};
 
 use store_core::{LogOffset, Nanos};
 
 use crate::clock::monotonic;
 use crate::error::{AckError, Error, Poison};
-use crate::signal::{Signal, remaining, sleep_on, wake_all};
+use crate::signal::{Signal, has_passed};
+use crate::sync::{AtomicBool, AtomicU64, Futex, Mutex, MutexGuard, OnceLock, Ordering};
 
 /// The marks that other threads watch, and the waiters.
 ///
@@ -23,12 +23,13 @@ pub(crate) struct Progress {
     /// What the latest sync to start covers, doubled, plus the parity of its number. One word, so
     /// that a waiter never sees the one without the other.
     round: AtomicU64,
-    words: [AtomicU32; 2],
+    words: [Futex; 2],
     poison: OnceLock<Poison>,
     stopped: AtomicBool,
     sleepers: Mutex<Sleepers>,
+    next_ticket: AtomicU64,
     /// Tells the timekeeper that a deadline was added.
-    pub(crate) timekeeper: Signal,
+    timekeeper: Signal,
 }
 
 /// The futures that wait, by what they wait for and by their deadlines.
@@ -65,10 +66,11 @@ impl Progress {
             committed: AtomicU64::new(start.get()),
             flushed: AtomicU64::new(start.get()),
             round: AtomicU64::new(start.get() << 1),
-            words: [AtomicU32::new(0), AtomicU32::new(0)],
+            words: [Futex::new(0), Futex::new(0)],
             poison: OnceLock::new(),
             stopped: AtomicBool::new(false),
             sleepers: Mutex::default(),
+            next_ticket: AtomicU64::new(0),
             timekeeper: Signal::default(),
         }
     }
@@ -127,7 +129,7 @@ impl Progress {
         self.timekeeper.notify();
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 
@@ -165,21 +167,33 @@ impl Progress {
             if self.round.load(Ordering::SeqCst) != round {
                 continue;
             }
-            let Ok(timeout) = remaining(deadline) else {
+            if has_passed(deadline) {
                 return Err(AckError::FlushTimedOut);
-            };
-            sleep_on(word, value, timeout);
+            }
+            word.sleep(value, deadline);
         }
     }
 
-    /// Remembers whom to wake for a future; a later call for the same ticket replaces the earlier.
-    pub(crate) fn register(
+    /// The same for a future, whose `ticket` names it among those that wait from its first poll on.
+    /// It is woken at its deadline too, which is for the caller to look at.
+    pub(crate) fn poll(
         &self,
-        ticket: u64,
+        ticket: &mut Option<u64>,
         end: LogOffset,
-        deadline: Option<Nanos>,
         waker: &Waker,
-    ) {
+        deadline: Option<Nanos>,
+    ) -> Poll<Result<(), AckError>> {
+        if let Some(outcome) = self.outcome(end) {
+            return Poll::Ready(outcome);
+        }
+        let number = || self.next_ticket.fetch_add(1, Ordering::Relaxed);
+        self.register(*ticket.get_or_insert_with(number), end, deadline, waker);
+        // What happened before the registration woke nobody: look again.
+        self.outcome(end).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Remembers whom to wake for a future; a later call for the same ticket replaces the earlier.
+    fn register(&self, ticket: u64, end: LogOffset, deadline: Option<Nanos>, waker: &Waker) {
         let place = (end, ticket);
         // Cloning and dropping a waker may run anything too, so neither under the lock.
         let waker = waker.clone();
@@ -206,8 +220,16 @@ impl Progress {
         drop(waker);
     }
 
+    /// The thread that wakes futures when their deadline comes, whatever the lanes are stuck in.
+    pub(crate) fn keep_deadlines(&self) {
+        while !self.is_stopped() {
+            let next = self.wake_overdue();
+            self.timekeeper.wait(next);
+        }
+    }
+
     /// Wakes the futures whose deadline has passed, and gives the next deadline.
-    pub(crate) fn wake_overdue(&self) -> Option<Nanos> {
+    fn wake_overdue(&self) -> Option<Nanos> {
         let now = monotonic();
         let mut woken = Vec::new();
         let mut sleepers = self.sleepers();
@@ -230,7 +252,7 @@ impl Progress {
 
     fn wake_word(&self, parity: usize) {
         self.words[parity].fetch_add(1, Ordering::SeqCst);
-        wake_all(&self.words[parity]);
+        self.words[parity].wake_all();
     }
 
     /// Wakes the futures whose records end at or before `upto`.
@@ -256,5 +278,93 @@ impl Progress {
 fn wake_each(wakers: Vec<Waker>) {
     for waker in wakers {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+    }
+}
+
+#[cfg(modelled = "loom")]
+#[cfg(test)]
+mod models;
+
+#[cfg(not(modelled))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::task::Wake;
+    use std::thread::{self, Thread};
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn block_on(progress: &Progress, end: LogOffset, deadline: Nanos) -> Result<(), AckError> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut ticket = None;
+        loop {
+            match progress.poll(&mut ticket, end, &waker, Some(deadline)) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending if has_passed(Some(deadline)) => return Err(AckError::FlushTimedOut),
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicU64);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_future_is_woken_once_for_each_time_that_it_waits() {
+        let progress = Progress::new(LogOffset::ZERO);
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let mut ticket = None;
+        for woken in [1, 2] {
+            let polled = progress.poll(&mut ticket, LogOffset::new(30), &waker, None);
+            assert!(polled.is_pending());
+            for _ in 0..2 {
+                progress.wake_futures(LogOffset::new(30));
+                assert_eq!(count.0.load(Ordering::SeqCst), woken);
+            }
+        }
+    }
+
+    #[test]
+    fn blocked_waiters_and_futures_hear_their_sync_the_deadline_or_the_stop() {
+        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+            let progress = Progress::new(LogOffset::ZERO);
+            let soon = monotonic().after(Nanos::from_micros(50));
+            let late = monotonic().after(Nanos::from_millis(3_600_000));
+            thread::scope(|scope| {
+                scope.spawn(|| progress.keep_deadlines());
+                for end in [10, 20].map(LogOffset::new) {
+                    let progress = &progress;
+                    scope.spawn(move || progress.wait(end, None).unwrap());
+                    scope.spawn(move || block_on(progress, end, late).unwrap());
+                }
+                let never = LogOffset::new(30);
+                let timed_out = scope.spawn(|| block_on(&progress, LogOffset::new(30), soon));
+                let stopped = scope.spawn(|| progress.wait(LogOffset::new(30), None));
+                for upto in [10, 20].map(LogOffset::new) {
+                    progress.set_committed(upto);
+                    progress.begin_round(upto);
+                    progress.complete_round();
+                }
+                let told = timed_out.join().unwrap();
+                assert!(matches!(told, Err(AckError::FlushTimedOut)), "{told:?}");
+                progress.stop();
+                assert!(matches!(stopped.join().unwrap(), Err(AckError::Closed)));
+                assert!(matches!(progress.outcome(never), Some(Err(AckError::Closed))));
+            });
+        }
     }
 }

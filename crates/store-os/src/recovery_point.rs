@@ -354,6 +354,7 @@ const LONGEST: u64 = 1 << 30;
 const NO_RECORD: LogOffset = LogOffset::new(u64::MAX);
 const _: () = assert!(length_u64(MAGIC.len()) == 8, "the length stands behind it");
 
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use store_core::{LogOffset, SegmentName, SegmentSize, length_u64};
@@ -14,6 +13,7 @@ use crate::faults::{Call, Injected};
 use crate::files::{Files, LogFile, errno};
 use crate::map::{FileMap, FileWriter};
 use crate::options::{Io, LogOptions, Platform, Preallocate};
+use crate::sync::{AtomicBool, Ordering};
 use crate::walk::{Source, behind};
 
 /// A segment's file and, while it takes mapped appends, its map.

@@ -1,8 +1,7 @@
 //! What the log, its lanes, its allocator and its tickets share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use store_core::{AckAt, Event, FlushStrategy, Lane, LogOffset, Nanos, Observed, Wait, Watermarks};
 
@@ -15,6 +14,7 @@ use crate::options::LogOptions;
 use crate::progress::Progress;
 use crate::segment::Segment;
 use crate::signal::Signal;
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
 /// A log without its threads.
 ///
@@ -53,7 +53,6 @@ pub(crate) struct Shared {
     pub(crate) records: Mutex<Records>,
     pub(crate) stop: AtomicBool,
     pub(crate) draining: AtomicBool,
-    pub(crate) next_ticket: AtomicU64,
 }
 
 /// A place in the log with what lies before it.

@@ -1,20 +1,23 @@
 //! A wake-up that cannot be lost: one thread waits, any number notify.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use rustix::io::Errno;
-use rustix::thread::futex;
 use store_core::Nanos;
 
 use crate::clock::monotonic;
+use crate::sync::{Futex, Ordering};
 
 /// A sticky permit: a notification that finds no one waiting lets the next wait return at once.
 ///
 /// (RocketMQ's `ServiceThread` resets its latch between test and wait, and loses wake-ups there:
 /// apache/rocketmq#10543.)
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Signal {
-    state: AtomicU32,
+    state: Futex,
+}
+
+impl Default for Signal {
+    fn default() -> Self {
+        Self { state: Futex::new(EMPTY) }
+    }
 }
 
 impl Signal {
@@ -26,7 +29,7 @@ impl Signal {
         if self.state.load(Ordering::SeqCst) != NOTIFIED
             && self.state.swap(NOTIFIED, Ordering::SeqCst) == WAITING
         {
-            wake_all(&self.state);
+            self.state.wake_all();
         }
     }
 
@@ -42,53 +45,42 @@ impl Signal {
             {
                 return;
             }
-            let Ok(timeout) = remaining(until) else {
+            if has_passed(until) {
                 // Take back the mark of a sleeper; a permit that came meanwhile stays.
                 let _ =
                     self.state.compare_exchange(WAITING, EMPTY, Ordering::SeqCst, Ordering::SeqCst);
                 return;
-            };
+            }
             let from =
                 self.state.compare_exchange(EMPTY, WAITING, Ordering::SeqCst, Ordering::SeqCst);
             if from != Err(NOTIFIED) {
-                sleep_on(&self.state, WAITING, timeout);
+                self.state.sleep(WAITING, until);
             }
         }
     }
-}
 
-/// What is left until a deadline; `Ok(None)` without one.
-pub(crate) fn remaining(until: Option<Nanos>) -> Result<Option<Nanos>, Passed> {
-    let Some(until) = until else { return Ok(None) };
-    let left = until.since(monotonic());
-    if left.get() > 0 { Ok(Some(left)) } else { Err(Passed) }
-}
-
-/// The deadline has passed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Passed;
-
-/// Sleeps while `word` holds `value`, at most `timeout`: `FUTEX_WAIT`. May return early.
-pub(crate) fn sleep_on(word: &AtomicU32, value: u32, timeout: Option<Nanos>) {
-    let timeout = timeout.map(|span| futex::Timespec {
-        tv_sec: i64::try_from(span.get() / 1_000_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(span.get() % 1_000_000_000).expect("a remainder of 10⁹"),
-    });
-    match futex::wait(word, futex::Flags::PRIVATE, value, timeout.as_ref()) {
-        Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-        Err(errno) => unreachable!("FUTEX_WAIT on a live word: {errno}"),
+    /// It is `time` now, for who waits here.
+    #[cfg(modelled = "loom")]
+    #[cfg(test)]
+    pub(crate) fn pass_time(&self, time: Nanos) {
+        self.state.pass_time(time);
     }
 }
 
-/// Wakes every thread that sleeps on `word`: `FUTEX_WAKE`.
-pub(crate) fn wake_all(word: &AtomicU32) {
-    futex::wake(word, futex::Flags::PRIVATE, u32::MAX >> 1).expect("FUTEX_WAKE on a live word");
+/// Whether a deadline is over; never without one.
+pub(crate) fn has_passed(deadline: Option<Nanos>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= monotonic())
 }
 
 const EMPTY: u32 = 0;
 const NOTIFIED: u32 = 1;
 const WAITING: u32 = 2;
 
+#[cfg(modelled = "loom")]
+#[cfg(test)]
+mod models;
+
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,13 +103,14 @@ mod tests {
     fn no_notification_is_lost_in_a_long_ping_pong() {
         let pair = Arc::new((Signal::default(), Signal::default()));
         let other = Arc::clone(&pair);
+        let times = if cfg!(miri) { 20 } else { 50_000 };
         let thread = thread::spawn(move || {
-            for _ in 0..50_000 {
+            for _ in 0..times {
                 other.0.wait(None);
                 other.1.notify();
             }
         });
-        for _ in 0..50_000 {
+        for _ in 0..times {
             pair.0.notify();
             pair.1.wait(None);
         }

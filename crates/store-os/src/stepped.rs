@@ -3,7 +3,6 @@
 
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use store_core::{FlushStrategy, Lane, Nanos};
 
@@ -13,6 +12,7 @@ use crate::flush::Round;
 use crate::keeper::Keeping;
 use crate::log::Log;
 use crate::options::LogOptions;
+use crate::sync::Ordering;
 
 /// What a lane does after it was begun.
 #[doc(hidden)]

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use store_core::Nanos;
@@ -110,23 +109,12 @@ impl Future for Ticket {
             State::Flushing(pending) => pending,
             State::Known(outcome) => return Poll::Ready(outcome.clone().map(|()| appended)),
         };
-        let progress = &pending.shared.progress;
-        let end = appended.end();
-        if let Some(outcome) = progress.outcome(end) {
-            return Poll::Ready(outcome.map(|()| appended));
-        }
-        let ticket = *pending
-            .registered
-            .get_or_insert_with(|| pending.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
-        progress.register(ticket, end, pending.deadline, context.waker());
-        // What happened before the registration woke nobody: look again.
-        if let Some(outcome) = progress.outcome(end) {
-            return Poll::Ready(outcome.map(|()| appended));
-        }
-        if pending.deadline.is_some_and(|deadline| deadline <= pending.shared.now()) {
+        let Pending { shared, deadline, registered } = pending;
+        let outcome = shared.progress.poll(registered, appended.end(), context.waker(), *deadline);
+        if outcome.is_pending() && deadline.is_some_and(|deadline| deadline <= shared.now()) {
             return Poll::Ready(Err(AckError::FlushTimedOut));
         }
-        Poll::Pending
+        outcome.map(|outcome| outcome.map(|()| appended))
     }
 }
 

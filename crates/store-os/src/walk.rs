@@ -524,6 +524,7 @@ const VAIN_FACTOR: u64 = 16;
 /// What a look at the fields of one place that holds no record counts for, in bytes.
 const LOOK: u64 = 4096;
 
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -169,6 +169,7 @@ const ROLLBACK: u32 = 0xC;
 /// How much is copied at a time.
 const CHUNK: usize = 1 << 20;
 
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;

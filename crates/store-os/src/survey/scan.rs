@@ -303,6 +303,7 @@ impl Told {
 /// How many bytes pass between two calls of the progress callback on one thread.
 const TELL_EACH: u64 = 4 << 20;
 
+#[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use super::*;

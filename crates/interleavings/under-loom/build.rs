@@ -1,0 +1,7 @@
+//! Makes `crate::sync` give loom's types.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cfg=modelled");
+    println!("cargo::rustc-cfg=modelled=\"loom\"");
+}
