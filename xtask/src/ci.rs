@@ -119,7 +119,8 @@ impl Steps<'_> {
         self.cargo("instruction counts of encoding", &arguments)
     }
 
-    /// The core's unit and property tests under Miri, where a nightly compiler has it.
+    /// Under Miri, where a nightly compiler has it: the core's unit and property tests, and of
+    /// store-os what is unsafe and what threads wait on. Files it does not know.
     fn miri(&mut self) -> Result<()> {
         let miri = |arguments: &[&str]| {
             let mut command = Command::new("rustup");
@@ -134,21 +135,33 @@ impl Steps<'_> {
             self.left_out.push(format!("Miri (get it with: {remedy})"));
             return Ok(());
         }
-        let test = ["test", "--locked", "--package", "store-core", "--lib", "--test", "properties"];
-        // Another compiler's artefacts, and the tests of it are slow: few cases are enough here.
-        let directory = self.root.join("target/miri");
-        let mut command = miri(&test);
-        command.env("CARGO_TARGET_DIR", directory).env("PROPTEST_CASES", "1");
-        command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
-        // The outer cargo names itself and its compiler, which are not nightly's.
-        for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC", "RUSTFLAGS"] {
-            command.env_remove(name);
+        let core = ["store-core", "--lib", "--test", "properties"];
+        let map = ["store-os", "--lib", "--", "map::"];
+        let waiting = ["store-os", "--lib", "--", "progress::", "signal::"];
+        let runs: [(&str, &[&str], &str); 3] = [
+            ("miri over the core", &core, ""),
+            ("miri over mapped memory", &map, "-Zmiri-strict-provenance"),
+            // What gives the kernel a number as a pointer is rustix's call of futex.
+            ("miri over what threads wait on", &waiting, "-Zmiri-permissive-provenance"),
+        ];
+        for (step, package, flags) in runs {
+            let test = [&["test", "--locked", "--package"][..], package].concat();
+            let mut command = miri(&test);
+            // Another compiler's artefacts, and the tests of it are slow: few cases are enough.
+            command.env("CARGO_TARGET_DIR", self.root.join("target/miri"));
+            command.env("PROPTEST_CASES", "1");
+            command.env("MIRIFLAGS", format!("-Zmiri-disable-isolation {flags}"));
+            // The outer cargo names itself and its compiler, which are not nightly's.
+            for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC", "RUSTFLAGS"] {
+                command.env_remove(name);
+            }
+            self.step(step, |_| {
+                let status = command.status()?;
+                ensure!(status.success(), "cargo miri {} failed: {status}", test.join(" "));
+                Ok(())
+            })?;
         }
-        self.step("miri over the core", |_| {
-            let status = command.status()?;
-            ensure!(status.success(), "cargo miri {} failed: {status}", test.join(" "));
-            Ok(())
-        })
+        Ok(())
     }
 
     /// The main job at tiny size, by this very program.
