@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
-use store_core::{BLANK_LEN, LogOffset, encode_blank};
+use store_core::{
+    BLANK_LEN, DecodeError, Invalid, LogOffset, Magic, PROBE_LEN, Version, encode_blank, record_at,
+};
 
 use crate::error::Error;
+use crate::segment::Segment;
 use crate::walk::{Source, behind};
 
 /// Whether some sector between a bad place and `upto`, where the next valid record or the segment's
@@ -51,8 +54,8 @@ pub(crate) fn was_never_written(
     Ok(false)
 }
 
-/// Whether the blank that closes `segment` was begun at `at`, and the sector that its rest is in was
-/// never written.
+/// Whether the blank that closes `segment` was begun at `at`, and the sector that its rest is in
+/// was never written.
 pub(crate) fn began_a_blank(
     source: &impl Source,
     segment: &Range<LogOffset>,
@@ -69,6 +72,31 @@ pub(crate) fn began_a_blank(
     Ok(found[..here] == blank[..here] && found[here..].iter().all(|byte| *byte == 0))
 }
 
+/// Whether the torn place is what a write leaves that did not come to its end: space that was never
+/// written, or the beginning of a record that says it stands here, with lengths that can be.
+pub(crate) fn looks_torn(segment: &Segment, at: LogOffset, found: Invalid) -> Result<bool, Error> {
+    match found {
+        Invalid::Unwritten => return Ok(true),
+        Invalid::Decode(DecodeError::NegativeLength { .. }) => return Ok(false),
+        _ => {}
+    }
+    let mut probe = [0; PROBE_LEN];
+    let rest = usize::try_from(segment.end().since(at)).unwrap_or(PROBE_LEN);
+    segment.read(&mut probe[..rest.min(PROBE_LEN)], at)?;
+    // Completed by what would have come, it is a record's.
+    let written = probe.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let place = at.get().to_be_bytes();
+    Ok([Version::V1, Version::V2].into_iter().any(|version| {
+        let mut whole = [0; PROBE_LEN];
+        whole[MAGIC].copy_from_slice(&Magic::Record(version).code().to_be_bytes());
+        whole[PROBE_LEN - place.len()..].copy_from_slice(&place);
+        whole[..written].copy_from_slice(&probe[..written]);
+        record_at(&whole, at)
+    }))
+}
+
+/// Where a record's magic stands.
+const MAGIC: Range<usize> = 4..8;
 /// The least that a device writes as one.
 const SECTOR: u64 = 512;
 /// How much is looked at at a time: whole sectors.

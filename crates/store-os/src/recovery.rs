@@ -4,15 +4,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store_core::{
-    DecodeError, Invalid, LogOffset, Magic, Nanos, PROBE_LEN, SegmentName, TimestampMs, Version,
-    record_at,
-};
+use store_core::{Invalid, LogOffset, Nanos, SegmentName, TimestampMs};
 
 use crate::append::{Appended, Queues};
 use crate::directory::Directory;
 use crate::error::{Error, Op, OpenError};
-use crate::hole::{began_a_blank, was_never_written};
+use crate::hole::{began_a_blank, looks_torn, was_never_written};
 use crate::listing::list;
 use crate::map::FileWriter;
 use crate::options::LogOptions;
@@ -380,7 +377,7 @@ impl Scan<'_> {
         let is_expected = !is_known
             && self.proven.is_none_or(|upto| upto <= torn.at)
             && cuts.iter().skip(1).all(Option::is_none)
-            && looks_torn(segment, torn)?;
+            && looks_torn(segment, torn.at, torn.found)?;
         let mut cut = Cut::default();
         if is_unsynced {
             cut.unsynced_records = behind.records;
@@ -421,7 +418,9 @@ impl Scan<'_> {
             Some(at) if at < segment.end() => at,
             // Nothing closes the segment, so its end may never have been needed: only what was
             // begun shows that it was, or that nothing stands at the bad place itself.
-            _ if looks_torn(segment, torn)? || began_a_blank(segment, &range, torn.at)? => {
+            _ if looks_torn(segment, torn.at, torn.found)?
+                || began_a_blank(segment, &range, torn.at)? =>
+            {
                 segment.end()
             }
             _ => behind(torn.at, 1),
@@ -550,29 +549,6 @@ impl Behind {
     }
 }
 
-/// Whether the torn place is what a write leaves that did not come to its end: space that was never
-/// written, or the beginning of a record that says it stands here, with lengths that can be.
-fn looks_torn(segment: &Segment, torn: Torn) -> Result<bool, Error> {
-    match torn.found {
-        Invalid::Unwritten => return Ok(true),
-        Invalid::Decode(DecodeError::NegativeLength { .. }) => return Ok(false),
-        _ => {}
-    }
-    let mut probe = [0; PROBE_LEN];
-    let rest = usize::try_from(segment.end().since(torn.at)).unwrap_or(PROBE_LEN);
-    segment.read(&mut probe[..rest.min(PROBE_LEN)], torn.at)?;
-    // Completed by what would have come, it is a record's.
-    let written = probe.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let place = torn.at.get().to_be_bytes();
-    Ok([Version::V1, Version::V2].into_iter().any(|version| {
-        let mut whole = [0; PROBE_LEN];
-        whole[MAGIC].copy_from_slice(&Magic::Record(version).code().to_be_bytes());
-        whole[PROBE_LEN - place.len()..].copy_from_slice(&place);
-        whole[..written].copy_from_slice(&probe[..written]);
-        record_at(&whole, torn.at)
-    }))
-}
-
 /// The latest store time, unless the clock has since been set back by more than a moment: new
 /// records must not be held at a time that comes much later.
 fn not_ahead(latest: Option<TimestampMs>, now: TimestampMs) -> TimestampMs {
@@ -601,8 +577,6 @@ fn remove(path: &Path, directory: &Directory) -> Result<(), Error> {
     directory.sync_segments()
 }
 
-/// Where a record's magic stands.
-const MAGIC: std::ops::Range<usize> = 4..8;
 /// Segments whose descriptors stay open behind the scan.
 const OPEN_SEGMENTS: usize = 8;
 /// How much is written at a time.
