@@ -93,7 +93,7 @@ impl Shared {
     /// Tells the strategy that its action has succeeded, or poisons the log; `false` if it failed.
     pub(crate) fn finish(&self, lane: Lane, chosen: Chosen, done: Result<(), Error>) -> bool {
         if let Err(error) = done {
-            self.fail(error);
+            self.fail(&error);
             return false;
         }
         if !matches!(chosen, Chosen::Commit { is_asked: false, .. }) {
@@ -116,7 +116,7 @@ impl Drop for PoisonsIfPanicking<'_> {
         // Loom unwinds the threads of a deadlock when its own types are gone.
         if std::thread::panicking() && !cfg!(modelled = "loom") {
             let path = self.0.directory.segments();
-            self.0.fail(Error::new(Op::Panicked, path, Errno::CANCELED));
+            self.0.fail(&Error::new(Op::Panicked, path, Errno::CANCELED));
         }
     }
 }

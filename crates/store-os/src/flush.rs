@@ -33,7 +33,10 @@ impl Shared {
         }
         let started = self.now();
         let mark = self.written();
-        self.write_staged(&reader, from, mark.offset)?;
+        self.write_staged(&reader, from, mark.offset).inspect_err(|error| {
+            // Before the next who waits for the ring has it, and writes the same again.
+            self.progress.poison_with(error);
+        })?;
         let ended = self.now();
         reader.release(mark.offset.get());
         // Both in one step for `flushable`: a sync must not cover what `committed` does not show.
@@ -56,7 +59,7 @@ impl Shared {
     /// [`commit_through`](Self::commit_through) for an append, whose failure poisons the log as a
     /// lane's does.
     pub(crate) fn commit_in_append(&self, upto: LogOffset) -> Result<(), Error> {
-        self.commit_through(upto).inspect_err(|error| self.fail(error.clone()))
+        self.commit_through(upto).inspect_err(|error| self.fail(error))
     }
 
     fn write_staged(&self, reader: &Reader, from: LogOffset, to: LogOffset) -> Result<(), Error> {

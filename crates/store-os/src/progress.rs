@@ -116,9 +116,15 @@ impl Progress {
         self.wake_futures(LogOffset::new(upto));
     }
 
+    /// Makes `error` the log's first failure, unless there was one. [`fail`](Self::fail) must
+    /// follow, which wakes who waits.
+    pub(crate) fn poison_with(&self, error: &Error) {
+        let _ = self.poison.set(Poison { first: error.clone() });
+    }
+
     /// Makes `error` the log's first failure, unless there was one, and wakes everyone.
-    pub(crate) fn fail(&self, error: Error) {
-        let _ = self.poison.set(Poison { first: error });
+    pub(crate) fn fail(&self, error: &Error) {
+        self.poison_with(error);
         self.wake_everyone();
     }
 

@@ -206,7 +206,7 @@ impl Shared {
     }
 
     /// Poisons the log and lets go of everyone who waits.
-    pub(crate) fn fail(&self, error: Error) {
+    pub(crate) fn fail(&self, error: &Error) {
         self.progress.fail(error);
         self.notify_room();
         for lane in &self.lanes {

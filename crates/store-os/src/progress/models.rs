@@ -146,7 +146,7 @@ fn a_failed_sync_reaches_who_waits_and_no_later_one_undoes_it() {
             })
         });
         progress.begin_round(at(10));
-        progress.fail(refusal());
+        progress.fail(&refusal());
         for waiter in [blocked, future] {
             let told = waiter.join().unwrap();
             assert!(matches!(told, Err(AckError::Poisoned(_))), "{told:?}");
@@ -161,10 +161,10 @@ fn of_two_failures_one_is_the_first_for_everyone() {
         let progress = new();
         let other = Arc::clone(&progress);
         let failing = thread::spawn(move || {
-            other.fail(Error::new(Op::Write, std::path::Path::new("segment"), Errno::NOSPC));
+            other.fail(&Error::new(Op::Write, std::path::Path::new("segment"), Errno::NOSPC));
             other.poison().unwrap().first.source
         });
-        progress.fail(refusal());
+        progress.fail(&refusal());
         let seen = progress.poison().unwrap().first.source;
         assert_eq!(failing.join().unwrap(), seen);
     });

@@ -122,7 +122,7 @@ fn an_append_that_waits_for_staging_space_is_woken_by_the_commit() {
 #[test]
 fn a_sync_that_fails_is_told_to_its_producer_and_to_the_next() {
     explore(2, || {
-        let (_, log) = open(Disk::failing_at(1), Io::Positioned, group_commit());
+        let (_, log) = open(Disk::failing_at(1, 0), Io::Positioned, group_commit());
         let shared = Arc::clone(&log.shared);
         let lane = thread::spawn(move || shared.drive(Lane::Flush));
         let queue = log.queue(b"t", QueueId::new(0)).unwrap();

@@ -20,15 +20,38 @@ use crate::sync::{pause, random_below};
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     files: Mutex<BTreeMap<PathBuf, Arc<Memory>>>,
-    /// Syncs that segments have begun, and the one that fails: 0 for none.
-    syncs: Arc<AtomicU32>,
+    segments: Arc<Segments>,
+}
+
+/// What segments are asked for, and what of it fails.
+#[derive(Debug, Default)]
+struct Segments {
+    syncs: Asked,
+    writes: Asked,
+}
+
+/// How often something was asked for, and the time that fails: 0 for none.
+#[derive(Debug, Default)]
+struct Asked {
+    times: AtomicU32,
     failing: u32,
 }
 
+impl Asked {
+    /// Whether this time fails; that it is asked for again is a fault of the log's.
+    fn fails(&self) -> bool {
+        let number = self.times.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(self.failing == 0 || number <= self.failing, "asked for again after it failed");
+        number == self.failing
+    }
+}
+
 impl Disk {
-    /// A disk whose sync number `failing` fails, counted from 1; later ones lie, as Linux does.
-    pub(super) fn failing_at(failing: u32) -> Self {
-        Self { failing, ..Self::default() }
+    /// A disk whose sync and write of these numbers fail, counted from 1; 0: none does.
+    pub(super) fn failing_at(sync: u32, write: u32) -> Self {
+        let asked = |failing| Asked { failing, ..Asked::default() };
+        let segments = Segments { syncs: asked(sync), writes: asked(write) };
+        Self { segments: Arc::new(segments), ..Self::default() }
     }
 
     fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Memory>>> {
@@ -68,8 +91,7 @@ impl Files for Disk {
         }
         let file = Arc::new(Memory {
             is_segment: path.parent().is_some_and(|parent| parent.ends_with("commitlog")),
-            syncs: Arc::clone(&self.syncs),
-            failing: self.failing,
+            segments: Arc::clone(&self.segments),
             state: Mutex::default(),
         });
         files.insert(path.to_owned(), Arc::clone(&file));
@@ -142,8 +164,7 @@ impl Files for Disk {
 #[derive(Debug)]
 struct Memory {
     is_segment: bool,
-    syncs: Arc<AtomicU32>,
-    failing: u32,
+    segments: Arc<Segments>,
     state: Mutex<State>,
 }
 
@@ -180,10 +201,7 @@ impl Memory {
             taken.into_iter().map(|part| (part.start, state.cached[part].to_vec())).collect();
         state.dirty.retain(|dirty| inside(dirty).is_empty());
         drop(state);
-        let fails = self.is_segment && {
-            let number = self.syncs.fetch_add(1, Ordering::SeqCst) + 1;
-            number == self.failing
-        };
+        let fails = self.is_segment && self.segments.syncs.fails();
         for _ in 0..random_below(4) {
             pause();
         }
@@ -217,6 +235,10 @@ impl LogFile for Memory {
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         pause();
+        if self.is_segment && self.segments.writes.fails() {
+            pause();
+            return Err(Errno::NOSPC.into());
+        }
         self.put(bytes, at);
         Ok(())
     }

@@ -43,7 +43,9 @@ struct Model<S> {
     append_timeout: Nanos,
     close_timeout: Nanos,
     /// One of the first this many syncs fails; 0: none.
-    failing: u32,
+    failing_syncs: u32,
+    /// One of the first this many writes fails; 0: none.
+    failing_writes: u32,
     /// The log is abandoned while tickets are waited for, not closed.
     abandons: bool,
 }
@@ -59,7 +61,8 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
             segment: 1 << 16,
             append_timeout: NEVER,
             close_timeout: NEVER,
-            failing: 0,
+            failing_syncs: 0,
+            failing_writes: 0,
             abandons: false,
         }
     }
@@ -78,8 +81,9 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
     }
 
     fn run(self) {
-        let failing = if self.failing > 0 { 1 + random_below(self.failing) } else { 0 };
-        let disk = Arc::new(Disk::failing_at(failing));
+        let failing = |of: u32| if of > 0 { 1 + random_below(of) } else { 0 };
+        let disk = Disk::failing_at(failing(self.failing_syncs), failing(self.failing_writes));
+        let disk = Arc::new(disk);
         let options = LogOptions {
             segment_size: SegmentSize::new(self.segment).unwrap(),
             io: Some(self.io),
@@ -105,6 +109,10 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
             join(threads);
             self.close(log);
         }
+    }
+
+    fn fails(&self) -> bool {
+        self.failing_syncs > 0 || self.failing_writes > 0
     }
 
     fn produce(&self, log: &Log, disk: &Disk, producer: u32) {
@@ -133,7 +141,7 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
                     assert!(self.strategy.timeout().is_some_and(|timeout| timeout < NEVER));
                 }
                 Ok(Err(AckError::Poisoned(_))) | Err(AppendError::Poisoned(_)) => {
-                    assert!(self.failing > 0, "poisoned by nothing");
+                    assert!(self.fails(), "poisoned by nothing");
                 }
                 Err(AppendError::SegmentNotReady | AppendError::StagingFull) => {
                     assert!(self.append_timeout < NEVER, "timed out before its time");
@@ -192,7 +200,7 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
                     assert_eq!(appended, all);
                 }
             }
-            Err(CloseError::Poisoned { .. }) => assert!(self.failing > 0),
+            Err(CloseError::Poisoned { .. }) => assert!(self.fails()),
             Err(CloseError::TimedOut { .. }) => assert!(self.close_timeout < NEVER),
             Err(error) => panic!("{error}"),
         }
@@ -257,10 +265,19 @@ fn group_commit_under_deadlines_tells_the_truth() {
 #[test]
 fn a_failed_sync_is_followed_by_no_acknowledgement_of_what_it_covered() {
     for io in [Io::Positioned, Io::Mapped] {
-        Model { failing: 3, ..Model::new(group_commit(), io) }.check(300);
+        Model { failing_syncs: 3, ..Model::new(group_commit(), io) }.check(300);
     }
-    Model { failing: 2, ..Model::new(FlushRealtime::default(), Io::Mapped) }.check(200);
-    Model { failing: 2, ..Model::new(CommitRealtime::default(), Io::Positioned) }.check(200);
+    Model { failing_syncs: 2, ..Model::new(FlushRealtime::default(), Io::Mapped) }.check(200);
+    Model { failing_syncs: 2, ..Model::new(CommitRealtime::default(), Io::Positioned) }.check(200);
+}
+
+#[test]
+fn a_failed_write_is_not_tried_again_by_anyone() {
+    let failing_writes = 3;
+    Model { failing_writes, ..Model::new(group_commit(), Io::Positioned) }.check(200);
+    let timed = FlushRealtime::default();
+    Model { failing_writes, producers: 3, ..Model::new(timed, Io::Positioned) }.check(200);
+    Model { failing_writes, ..Model::new(CommitRealtime::default(), Io::Positioned) }.check(100);
 }
 
 #[test]
