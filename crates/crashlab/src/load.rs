@@ -4,8 +4,8 @@ mod lying;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -178,6 +178,8 @@ struct Running {
     stop: AtomicBool,
     /// Between two messages of one producer.
     pause: Option<Duration>,
+    /// When each producer's messages were acknowledged.
+    acked_at: Vec<Mutex<Vec<Nanos>>>,
 }
 
 /// Why a producer stopped before it was told to.
@@ -212,10 +214,24 @@ pub struct Look {
 pub struct Stopped {
     /// What the producers were told in the end.
     pub seen: Seen,
+    /// When each producer's messages were acknowledged, by [`monotonic`].
+    pub acked_at: AckTimes,
     /// Why producers stopped early, if some did.
     pub failures: Vec<Failure>,
     /// What became of closing the log.
     pub closed: Result<(), CloseError>,
+}
+
+/// When each producer's messages were acknowledged.
+#[derive(Clone, Debug, Default)]
+pub struct AckTimes(Vec<Vec<Nanos>>);
+
+impl AckTimes {
+    /// How many messages of each producer were acknowledged by then, for [`Seen::when`].
+    pub fn by(&self, at: Nanos) -> Vec<u64> {
+        let by = |times: &Vec<Nanos>| times.partition_point(|time| *time <= at);
+        self.0.iter().map(|times| store_core::length_u64(by(times))).collect()
+    }
 }
 
 impl Load {
@@ -234,7 +250,8 @@ impl Load {
         let count = witness.shape().producers;
         let pause = options.messages_per_s.map(|rate| Duration::from_secs(1) * count / rate.max(1));
         let stop = AtomicBool::new(false);
-        let running = Running { log, witness, mark: strategy.mark(), stop, pause };
+        let acked_at = (0..count).map(|_| Mutex::default()).collect();
+        let running = Running { log, witness, mark: strategy.mark(), stop, pause, acked_at };
         let mut load =
             Self { running: Arc::new(running), strategy, options, producers: Vec::new() };
         for producer in 0..count {
@@ -297,8 +314,11 @@ impl Load {
         let seen = self.running.witness.snapshot();
         let alone = Arc::clone(&self.running);
         drop(self);
-        let running = Arc::into_inner(alone).expect("the producers are gone");
-        Stopped { seen, failures, closed: running.log.close() }
+        let Running { log, acked_at, .. } = Arc::into_inner(alone).expect("the producers are gone");
+        let times =
+            |times: Mutex<Vec<Nanos>>| times.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let acked_at = AckTimes(acked_at.into_iter().map(times).collect());
+        Stopped { seen, acked_at, failures, closed: log.close() }
     }
 }
 
@@ -343,8 +363,11 @@ impl Running {
         let message = Message { body: &body, ..Message::default() };
         match self.log.append_and_wait(queue, &message, Wait::Yes) {
             Ok(Ok(appended)) => {
+                let now = monotonic();
                 self.witness.placed(sent, appended);
                 self.witness.acked_at(sent, self.mark);
+                let place = usize::try_from(sent.producer).expect("a u32 is a place");
+                self.acked_at[place].lock().unwrap_or_else(PoisonError::into_inner).push(now);
                 Ok(())
             }
             // It may be there or not; the producer sends its next one.

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
+use store_core::Nanos;
 
 use crate::device::Keep;
 
@@ -175,9 +176,15 @@ pub struct CutView {
     file: Arc<ViewFile>,
     kind: FsKind,
     position: u64,
+    at: Nanos,
 }
 
 impl CutView {
+    /// When the power was cut, by [`store_os::monotonic`]; not later than it was.
+    pub fn at(&self) -> Nanos {
+        self.at
+    }
+
     /// Where in the order of the disk's completed writes the cut is, in units of 4 KiB.
     pub fn position(&self) -> u64 {
         self.position
@@ -234,10 +241,12 @@ fn cut(
 ) -> Result<CutView, Error> {
     let words = server.ask(&Request::Cut { disk: disk.to_owned(), keep, seed })?;
     let not_understood = || Error::ServerRefused { said: words.clone() };
-    let (name, position) = words.split_once(' ').ok_or_else(not_understood)?;
-    let position = position.parse().map_err(|_| not_understood())?;
+    let mut parts = words.split(' ');
+    let name = parts.next().ok_or_else(not_understood)?;
+    let mut number = || parts.next().and_then(|part| part.parse().ok()).ok_or_else(not_understood);
+    let (position, at) = (number()?, Nanos::new(number()?));
     let file = ViewFile { server: Arc::clone(server), name: name.to_owned() };
-    Ok(CutView { file: Arc::new(file), kind, position })
+    Ok(CutView { file: Arc::new(file), kind, position, at })
 }
 
 /// A view in the served directory.

@@ -115,14 +115,17 @@ impl Disks {
         match request {
             Request::Counters { disk } => Ok(named(&disk)?.counters().words()),
             Request::Cut { disk, keep, seed } => {
-                let (medium, position) = named(&disk)?.medium.cut(keep, seed);
+                let disk = named(&disk)?;
+                // Before the cut, never after: what came later must not count as there before it.
+                let at = monotonic();
+                let (medium, position) = disk.medium.cut(keep, seed);
                 let view = Disk::new(medium);
                 let mut table = self.table();
                 let file = table.next;
                 table.next += 1;
                 let name = format!("cut-{}", file - FIRST_FILE);
                 table.disks.insert(file, (name.clone(), view));
-                Ok(format!("{name} {}", position.get()))
+                Ok(format!("{name} {} {}", position.get(), at.get()))
             }
             Request::Drop { disk } => {
                 let (file, _) = self.find(&disk).ok_or_else(|| format!("no disk {disk}"))?;

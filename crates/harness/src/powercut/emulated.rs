@@ -13,7 +13,7 @@ use crashlab::block::{
     self, CutView, DiskOptions, DiskType, Missing, MountError, Mounted, PowerDisk, PrivateMounts,
     ServerCommand,
 };
-use crashlab::load::{JudgeError, Load, LoadOptions, Stopped, judge};
+use crashlab::load::{AckTimes, JudgeError, Load, LoadOptions, Stopped, judge};
 use crashlab::payload::Shape;
 use crashlab::witness::{Seen, Witness};
 use store_core::{LogOffset, Nanos};
@@ -132,14 +132,13 @@ struct Running {
     load: Option<Load>,
     strategy: crashlab::load::Strategy,
     options: LoadOptions,
-    witness: Arc<Witness>,
     sampler: Option<Sampler>,
     between: Between,
     recorder: Arc<Recorder>,
     mounted: Mounted,
     disk: PowerDisk,
-    /// What was told in the end.
-    after: Option<Seen>,
+    /// What was told in the end, and when.
+    after: Option<(Seen, AckTimes)>,
 }
 
 /// A cut that was made.
@@ -147,8 +146,6 @@ struct Running {
 struct Taken {
     at: Nanos,
     flushed: LogOffset,
-    /// For each producer.
-    acked: Vec<u64>,
     /// What it left; `None` once that was looked at.
     views: Option<Vec<(Keep, CutView)>>,
 }
@@ -178,14 +175,13 @@ impl Running {
         let strategy = strategy(case)?;
         let sampler = Some(Sampler::start(Arc::clone(&witness), case.strategy.between())?);
         let at = log_directory(&mounted);
-        let load = Some(Load::start(&at, strategy, Arc::clone(&witness), options.clone())?);
+        let load = Some(Load::start(&at, strategy, witness, options.clone())?);
         let (taken, after) = (Vec::new(), None);
         Ok(Self {
             taken,
             load,
             strategy,
             options,
-            witness,
             sampler,
             between: case.strategy.between(),
             recorder,
@@ -198,12 +194,12 @@ impl Running {
     fn cut(&mut self, seed: u64) -> Result<()> {
         let load = self.load.as_ref().context("the load is over")?;
         let flushed = load.log().marks().flushed();
-        let acked = self.witness.acked_by_producer();
-        let at = now();
         // The worst first. The other comes a moment later: what was promised at the cut still is.
         let view = |(keep, survives)| self.disk.cut(survives, seed).map(|view| (keep, view));
-        let views = states::of_a_cut(seed).into_iter().map(view).collect::<Result<_, _>>()?;
-        self.taken.push(Taken { at, flushed, acked, views: Some(views) });
+        let views: Vec<(Keep, CutView)> =
+            states::of_a_cut(seed).into_iter().map(view).collect::<Result<_, _>>()?;
+        let (_, worst) = views.first().context("a cut leaves a state")?;
+        self.taken.push(Taken { at: worst.at(), flushed, views: Some(views) });
         Ok(())
     }
 
@@ -213,8 +209,8 @@ impl Running {
         let log = load.log();
         let log_bytes = log.marks().wrote().since(log.recovery().end);
         let appended = log.appended();
-        let Stopped { seen, failures, closed } = load.stop();
-        self.after = Some(seen);
+        let Stopped { seen, acked_at, failures, closed } = load.stop();
+        self.after = Some((seen, acked_at));
         if let Some(failure) = failures.first() {
             bail!("a producer stopped: {failure}");
         }
@@ -224,15 +220,16 @@ impl Running {
     }
 
     fn look(&mut self, cut: usize) -> Result<Looked> {
-        let after = self.after.as_ref().context("the load is not over")?;
+        let (after, acked_at) = self.after.as_ref().context("the load is not over")?;
         let taken = self.taken.get_mut(cut).context("no such cut was made")?;
         let views = taken.views.take().context("it was looked at before")?;
-        let before = after.clone().when(&taken.acked);
+        let acked = acked_at.by(taken.at);
+        let before = after.clone().when(&acked);
         let flushed = taken.flushed;
         let moment = Moment {
             at: taken.at,
             flushed: flushed.get(),
-            acked: taken.acked.iter().sum(),
+            acked: acked.iter().sum(),
             at_risk: states::at_risk(&before, flushed),
         };
         let before = crashlab::load::Look { flushed, seen: before };

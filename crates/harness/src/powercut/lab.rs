@@ -83,7 +83,7 @@ pub struct Moment {
     pub at: Nanos,
     /// The log's flushed mark, read first.
     pub flushed: u64,
-    /// Messages acknowledged, read next.
+    /// Messages acknowledged by then.
     pub acked: u64,
     /// Those of them that end behind the mark.
     pub at_risk: u64,

@@ -215,7 +215,7 @@ pub struct Cut {
     pub window_ns: u64,
     /// The log's flushed mark right before: everything below it must be there.
     pub flushed: u64,
-    /// Messages acknowledged right before the cut, but after the mark was read.
+    /// Messages acknowledged by then; the mark was read before.
     pub acked: u64,
     /// Those of them at or behind the mark: no more can be lost.
     pub at_risk: u64,
