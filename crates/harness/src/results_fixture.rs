@@ -231,6 +231,39 @@ pub(crate) fn assert_closed(page: &str) {
     }
 }
 
+/// Every cell of every table stands under a heading.
+#[track_caller]
+pub(crate) fn assert_columns_named(page: &str) {
+    for table in page.split("<table").skip(1) {
+        let (head, body) = table.split_once("</thead>").unwrap();
+        let columns = head.matches("<th ").count();
+        for row in body.split_once("</table>").unwrap().0.split("<tr>").skip(1) {
+            let cells = row.matches("<td").count() + row.matches("<th ").count();
+            assert_eq!(cells, columns, "{row}");
+        }
+    }
+}
+
+/// Nothing in `page` makes a browser fetch anything.
+#[track_caller]
+pub(crate) fn assert_nothing_fetched(page: &str) {
+    let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    for word in ["http:", "https:", "src=", "url(", "@import", "<link", "<img"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+/// No line of `text` is wider than `width`, moves the cursor, or ends in spaces.
+#[track_caller]
+pub(crate) fn assert_fits(text: &str, width: usize) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{line}");
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+        assert!(!line.ends_with(' '), "{line:?}");
+    }
+}
+
 fn behaviour(kind: Kind) -> Behaviour {
     let base = Behaviour {
         name: "raw",

@@ -330,18 +330,14 @@ mod tests {
     use super::*;
     use crate::results::Outcome;
     use crate::results_fixture::{
-        HOSTILE, cell, environment, example, extreme, manifest, troubled,
+        HOSTILE, assert_fits, cell, environment, example, extreme, manifest, troubled,
     };
 
     /// The text, of which no line is wider than asked or moves the cursor.
     #[track_caller]
     fn shown(cells: &[Cell], width: usize) -> String {
         let text = text(&manifest(), &environment(), cells, width);
-        for line in text.lines() {
-            assert!(line.chars().count() <= width, "{line}");
-            assert!(!line.chars().any(char::is_control), "{line:?}");
-            assert!(!line.ends_with(' '), "{line:?}");
-        }
+        assert_fits(&text, width);
         text
     }
 

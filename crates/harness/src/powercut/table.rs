@@ -209,16 +209,12 @@ impl PlaceKind {
 mod tests {
     use super::*;
     use crate::powercut::results_fixture;
-    use crate::results_fixture::HOSTILE;
+    use crate::results_fixture::{HOSTILE, assert_fits};
 
     #[track_caller]
     fn shown(run: &PowerCuts) -> String {
         let text = text(run);
-        for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{line}");
-            assert!(!line.chars().any(char::is_control), "{line:?}");
-            assert!(!line.ends_with(' '), "{line:?}");
-        }
+        assert_fits(&text, WIDTH);
         text
     }
 

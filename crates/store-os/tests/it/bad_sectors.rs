@@ -9,7 +9,7 @@ use store_os::{Op, OpenError, ReadError};
 
 use crate::medium::Medium;
 use crate::stores::{KIND, SEGMENT, abandoned, filled};
-use crate::support::{body, put, queue, read_all, small};
+use crate::support::{body, files, put, queue, read_all, small};
 
 fn segment(root: &Path, at: LogOffset) -> PathBuf {
     root.join("commitlog").join(format!("{:020}", at.get() / SEGMENT * SEGMENT))
@@ -20,22 +20,12 @@ fn spoil(medium: &Medium, root: &Path, at: LogOffset) {
     medium.spoil(&segment(root, at), sector..sector + 512);
 }
 
-fn bytes(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found: Vec<_> = fs::read_dir(root.join("commitlog"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.clone(), fs::read(path).unwrap()))
-        .collect();
-    found.sort();
-    found
-}
-
 #[test]
 fn a_bad_sector_that_opening_must_read_is_an_error_and_changes_nothing() {
     for is_closed in [true, false] {
         let root = tempfile::tempdir().unwrap();
         let appended = if is_closed { filled(root.path(), 60) } else { abandoned(root.path(), 60) };
-        let before = bytes(root.path());
+        let before = files(root.path());
         let (first, last) = (appended[0].offset, appended[59].offset);
         for (name, at) in [("first", first), ("middle", appended[30].offset), ("last", last)] {
             let medium = Medium::new();
@@ -44,7 +34,7 @@ fn a_bad_sector_that_opening_must_read_is_an_error_and_changes_nothing() {
             let Err(OpenError::System(error)) = refused else { panic!("{name}: {refused:?}") };
             assert_eq!((error.op, error.source), (Op::Read, Errno::IO), "{name}");
             assert_eq!(error.path, segment(root.path(), at), "{name}");
-            assert_eq!(bytes(root.path()), before, "{name}: something was changed");
+            assert_eq!(files(root.path()), before, "{name}: something was changed");
         }
         let log = KIND.open(root.path(), small());
         assert_eq!(log.recovery().records, 60, "the sectors can be read again");

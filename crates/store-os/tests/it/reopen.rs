@@ -8,7 +8,7 @@ use store_core::{LogOffset, QueueOffset, SegmentSize};
 use store_os::{Io, LogOptions, Op, OpenError};
 
 use crate::stores::{KIND, abandoned, filled};
-use crate::support::{Kind, body, put, queue, read_all, small};
+use crate::support::{Kind, body, files, put, queue, read_all, small};
 
 fn segment(root: &Path, start: u64) -> PathBuf {
     root.join("commitlog").join(format!("{start:020}"))
@@ -124,16 +124,6 @@ fn damage_with_valid_records_behind_is_refused_and_nothing_is_changed() {
         fs::write(&path, whole).unwrap();
     }
     assert_eq!(KIND.open(root.path(), small()).recovery().records, 60);
-}
-
-fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found: Vec<_> = fs::read_dir(root.join("commitlog"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.clone(), fs::read(path).unwrap()))
-        .collect();
-    found.sort();
-    found
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Strategies to choose from, small logs, bodies that can be told apart, and faults on demand.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -116,6 +117,17 @@ pub(crate) fn body(number: u64) -> Vec<u8> {
             state.to_be_bytes()[0]
         })
         .collect()
+}
+
+/// Every segment with what is in it.
+pub(crate) fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found: Vec<_> = fs::read_dir(root.join("commitlog"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    found.sort();
+    found
 }
 
 /// All readable records' topics and bodies.
