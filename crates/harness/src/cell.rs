@@ -96,7 +96,8 @@ pub fn measure(
         .with_context(|| format!("strategy {}", strategy.name))?;
     let message_bytes = usize::try_from(workload.message_bytes)?;
     let has_interval = strategy::interval(&settings).is_some();
-    let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes));
+    let leads = matches!(settings, Settings::GroupCommit { lead: true, .. });
+    let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes), leads);
     let (window, produced) = thread::scope(|scope| {
         let producers = load.start(scope, &log);
         let window = watch(setting, &load, &log, &recorder, has_interval);
@@ -624,6 +625,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             gather: Duration::ZERO,
             siblings: 5,
+            lead: true,
             io: ProfileIo::Mapped,
             prealloc: Prealloc::Fallocate,
         }

@@ -20,6 +20,7 @@ pub struct Load {
     ends_at: AtomicU64,
     progress: Vec<Padded>,
     bodies: Bodies,
+    leads: bool,
 }
 
 /// A producer's counter on a cache line of its own.
@@ -80,8 +81,8 @@ impl Bodies {
 }
 
 impl Load {
-    /// A load of `producers` threads.
-    pub fn new(producers: u32, bodies: Bodies) -> Self {
+    /// A load of `producers` threads; if `leads`, one that waits alone runs the flush itself.
+    pub fn new(producers: u32, bodies: Bodies, leads: bool) -> Self {
         let progress = (0..producers).map(|_| Padded::default()).collect();
         Self {
             phase: AtomicU32::new(WARM_UP),
@@ -89,6 +90,7 @@ impl Load {
             ends_at: AtomicU64::new(0),
             progress,
             bodies,
+            leads,
         }
     }
 
@@ -142,7 +144,12 @@ impl Load {
             if phase == MEASURE {
                 produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
             }
-            let acked = match log.append_and_wait(&queue, &message, Wait::Yes) {
+            let told = if self.leads {
+                log.append_and_lead(&queue, &message, Wait::Yes)
+            } else {
+                log.append_and_wait(&queue, &message, Wait::Yes)
+            };
+            let acked = match told {
                 Ok(Ok(appended)) => appended,
                 Ok(Err(AckError::FlushTimedOut)) => {
                     produced.timeouts += 1;

@@ -112,6 +112,8 @@ pub enum Settings {
         gather: Duration,
         /// Waiters that must be there for that wait (PostgreSQL's `commit_siblings`).
         siblings: u64,
+        /// Whether a producer that waits alone runs the flush itself.
+        lead: bool,
         /// How appends reach the page cache.
         io: Io,
         /// How a segment's space is allocated.

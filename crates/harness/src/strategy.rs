@@ -65,7 +65,7 @@ pub fn open(
         Settings::None { io } => {
             Log::open(root, with(options, *io, profile::Prealloc::Fallocate), NoFlush)
         }
-        Settings::GroupCommit { timeout, gather, siblings, io, prealloc } => {
+        Settings::GroupCommit { timeout, gather, siblings, io, prealloc, .. } => {
             let config = group_commit::Config {
                 timeout: nanos(*timeout),
                 gather: nanos(*gather),

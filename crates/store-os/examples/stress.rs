@@ -228,7 +228,7 @@ impl Run<'_> {
             let body = vec![producer; 1 + random.below(longest)];
             let wait = if random.below(4) == 0 { Wait::No } else { Wait::Yes };
             let message = Message { body: &body, ..Message::default() };
-            let told = match random.below(6) {
+            let told = match random.below(7) {
                 0 => self.log.append(&queue, &message, wait).map(Ticket::wait),
                 1 => self.log.append(&queue, &message, wait).map(block_on),
                 2 => {
@@ -246,6 +246,7 @@ impl Run<'_> {
                         Poll::Pending => Err(AckError::Closed),
                     }
                 }),
+                4 => self.log.append_and_lead(&queue, &message, wait),
                 _ => self.log.append_and_wait(&queue, &message, wait),
             };
             self.hear(told, Some(&body), wait);

@@ -250,13 +250,14 @@ struct Unit<'b> {
 }
 
 impl Shared {
-    /// Places `message` at the end of the log.
+    /// Places `message` at the end of the log. Also says whether its producer is the only one that
+    /// waits for a flush.
     pub(crate) fn append(
         &self,
         queue: &Queue,
         message: &Message<'_>,
         wait: Wait,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<(Appended, bool), AppendError> {
         self.check(queue, message.body.len())?;
         let protection = self.options.protection;
         let slots = u64::from(message.queue_slots()?);
@@ -306,7 +307,7 @@ impl Shared {
             let lens: Vec<u32> = encoded.record_lens().collect();
             let unit = Unit { encoded, slots: u64::from(batch.count()), base: None };
             let placed = self.place_unit(queue, unit, wait)?;
-            let appended = placed.expect("no offset stands in a batch's properties");
+            let (appended, _) = placed.expect("no offset stands in a batch's properties");
             let mut at = appended.offset;
             let offsets = lens.iter().map(|len| {
                 let next = LogOffset::new(at.get() + u64::from(*len));
@@ -330,7 +331,7 @@ impl Shared {
         queue: &Queue,
         unit: Unit<'_>,
         wait: Wait,
-    ) -> Result<Option<Appended>, AppendError> {
+    ) -> Result<Option<(Appended, bool)>, AppendError> {
         let len = unit.encoded.len();
         let (mut tail, blank) = self.make_room(len)?;
         let next = queue.state.next.load(Ordering::Relaxed);
@@ -361,7 +362,8 @@ impl Shared {
         tail.wrote = appended.end();
         tail.last = Some(last);
         tail.records += records;
-        if self.answers.ack(wait) == AckAt::Flushed {
+        let waits_for_flush = self.answers.ack(wait) == AckAt::Flushed;
+        if waits_for_flush {
             tail.wanted = tail.wrote;
             tail.wanted_records += 1;
             if tail.waiting_since.is_none() {
@@ -369,7 +371,8 @@ impl Shared {
             }
         }
         self.progress.set_wrote(tail.wrote);
-        Ok(Some(appended))
+        let others = tail.wanted_records - self.flushed_wanted.load(Ordering::SeqCst);
+        Ok(Some((appended, waits_for_flush && others == 1)))
     }
 
     /// Takes the append lock once a record of `len` bytes can be placed, and says how long the

@@ -30,14 +30,38 @@ pub(crate) enum Rest {
 impl Shared {
     /// A lane's thread: acts when its time or an event comes, until the log is drained or fails.
     pub(crate) fn drive(&self, lane: Lane) {
-        let _guard = PoisonsIfPanicking(self);
         let signal = &self.lane(lane).signal;
         loop {
-            match self.act_while_there_is_need(lane) {
+            // Who has the turn instead notifies this thread when it gives it back.
+            let rest = match Held::take(self, lane) {
+                Some(turn) => {
+                    let rest = self.act_while_there_is_need(lane);
+                    if turn.give_back() {
+                        continue;
+                    }
+                    rest
+                }
+                None => Rest::Event,
+            };
+            match rest {
                 Rest::Event => signal.wait(None),
                 Rest::Stop => return,
                 Rest::Until(time) => signal.wait(Some(time)),
             }
+        }
+    }
+
+    /// A producer that waits does the flush lane's next action itself, if nobody is at it: without
+    /// a second thread there is no hand-over to wait for.
+    ///
+    /// Only one action, so that it does not work for others after its own record is durable.
+    pub(crate) fn lead(&self) {
+        let Some(turn) = Held::take(self, Lane::Flush) else { return };
+        let acted = self.act(Lane::Flush);
+        let wanted = turn.give_back();
+        // Who asked meanwhile, or a gather that has to end, is left to the lane's thread.
+        if wanted || !matches!(acted, Acted::Did) {
+            self.lane(Lane::Flush).signal.notify();
         }
     }
 
@@ -107,16 +131,37 @@ impl Shared {
     }
 }
 
-/// A panic while acting (a bug of ours, of a strategy or an observer) must not leave everyone
-/// waiting: it poisons the log like a failed sync.
-struct PoisonsIfPanicking<'a>(&'a Shared);
+/// A lane's turn while it is held.
+///
+/// A panic while acting (a bug of ours, of a strategy or an observer) must not leave the turn taken
+/// and everyone waiting: it poisons the log like a failed sync.
+struct Held<'a> {
+    shared: &'a Shared,
+    lane: Lane,
+}
 
-impl Drop for PoisonsIfPanicking<'_> {
+impl<'a> Held<'a> {
+    fn take(shared: &'a Shared, lane: Lane) -> Option<Self> {
+        shared.lane(lane).turn.take().then(|| Self { shared, lane })
+    }
+
+    /// Gives the turn back; `true` if someone wanted it meanwhile.
+    fn give_back(self) -> bool {
+        let Self { shared, lane } = &self;
+        let wanted = shared.lane(*lane).turn.give_back();
+        std::mem::forget(self);
+        wanted
+    }
+}
+
+impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Loom unwinds the threads of a deadlock when its own types are gone.
-        if std::thread::panicking() && !cfg!(modelled = "loom") {
-            let path = self.0.directory.segments();
-            self.0.fail(&Error::new(Op::Panicked, path, Errno::CANCELED));
+        // Only a panic comes here: `give_back` forgets the guard. Loom also unwinds the threads of
+        // a deadlock, when its own types are gone.
+        if !cfg!(modelled = "loom") {
+            let _ = self.shared.lane(self.lane).turn.give_back();
+            let path = self.shared.directory.segments();
+            self.shared.fail(&Error::new(Op::Panicked, path, Errno::CANCELED));
         }
     }
 }

@@ -47,6 +47,7 @@ mod stepped;
 mod survey;
 mod sync;
 mod ticket;
+mod turn;
 mod walk;
 
 pub use append::{Appended, Queue};

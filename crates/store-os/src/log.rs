@@ -193,7 +193,7 @@ impl Log {
         message: &Message<'_>,
         wait: Wait,
     ) -> Result<Ticket, AppendError> {
-        let appended = self.shared.append(queue, message, wait)?;
+        let (appended, _) = self.shared.append(queue, message, wait)?;
         self.shared.wake_for_append(wait);
         Ok(self.ticket(appended, wait))
     }
@@ -211,6 +211,31 @@ impl Log {
         wait: Wait,
     ) -> Result<Result<Appended, AckError>, AppendError> {
         Ok(self.append(queue, message, wait)?.wait())
+    }
+
+    /// As [`append_and_wait`](Self::append_and_wait), but a producer that nobody else waits beside
+    /// runs the sync in its own thread instead of handing it over, which is faster by two wake-ups.
+    ///
+    /// The price: the strategy's deadline cannot end a sync that the calling thread itself is in. A
+    /// device that is stuck keeps this producer for as long as that; others' deadlines hold.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`append_and_wait`](Self::append_and_wait).
+    pub fn append_and_lead(
+        &self,
+        queue: &Queue,
+        message: &Message<'_>,
+        wait: Wait,
+    ) -> Result<Result<Appended, AckError>, AppendError> {
+        let (appended, is_lone) = self.shared.append(queue, message, wait)?;
+        if is_lone {
+            self.shared.note(Lane::Flush);
+            self.shared.lead();
+        } else {
+            self.shared.wake_for_append(wait);
+        }
+        Ok(self.ticket(appended, wait).wait())
     }
 
     /// Places the messages of a batch at the end of the log, as records that follow each other in

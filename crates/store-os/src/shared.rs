@@ -15,6 +15,7 @@ use crate::progress::Progress;
 use crate::segment::Segment;
 use crate::signal::Signal;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::turn::Turn;
 
 /// A log without its threads.
 ///
@@ -68,6 +69,7 @@ pub(crate) struct Mark {
 /// What a lane's driver and those who wake it share.
 #[derive(Debug, Default)]
 pub(crate) struct LaneState {
+    pub(crate) turn: Turn,
     pub(crate) signal: Signal,
     /// An event woke the lane since it was last polled.
     pub(crate) woken: AtomicBool,
@@ -133,12 +135,17 @@ impl Shared {
 
     /// Remembers that an event concerns `lane`, and makes its thread look.
     pub(crate) fn wake(&self, lane: Lane) {
-        let LaneState { signal, woken } = self.lane(lane);
+        self.note(lane);
+        self.lane(lane).signal.notify();
+    }
+
+    /// Remembers that an event concerns `lane`, for whoever polls it next.
+    pub(crate) fn note(&self, lane: Lane) {
+        let woken = &self.lane(lane).woken;
         // Only a change is stored, so that the line stays shared between appending cores.
         if !woken.load(Ordering::SeqCst) {
             woken.store(true, Ordering::SeqCst);
         }
-        signal.notify();
     }
 
     /// Wakes the lanes that an append concerns.

@@ -210,7 +210,7 @@ impl Reader {
         let interval = self.millis(keys, "interval_ms", 1..=LONGEST_MS, 500);
         let least_pages = self.integer(keys, "least_pages", 0..=MOST_PAGES, 4);
         let thorough = self.millis(keys, "thorough_ms", 0..=LONGEST_MS, 10_000);
-        let timed = self.choice(keys, "timed", &[("true", true), ("false", false)], true);
+        let timed = self.choice(keys, "timed", &SWITCH, true);
         let io = self.choice(keys, "io", &IOS, Io::Mapped);
         let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Fallocate);
         Some(Settings::FlushRealtime {
@@ -227,12 +227,14 @@ impl Reader {
         let timeout = self.millis(keys, "timeout_ms", 1..=LONGEST_MS, 5_000);
         let gather_us = self.integer(keys, "gather_us", 0..=1_000_000_u64, 0);
         let siblings = self.integer(keys, "siblings", 0..=1024, 5);
+        let lead = self.choice(keys, "lead", &SWITCH, true);
         let io = self.choice(keys, "io", &IOS, Io::Positioned);
         let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Zero);
         Some(Settings::GroupCommit {
             timeout: timeout?,
             gather: Duration::from_micros(gather_us?),
             siblings: siblings?,
+            lead: lead?,
             io: io?,
             prealloc: prealloc?,
         })
@@ -258,6 +260,7 @@ fn least_staging_bytes(segment_bytes: u64) -> u64 {
     2 * largest.min(segment_bytes) + 8
 }
 
+const SWITCH: [(&str, bool); 2] = [("true", true), ("false", false)];
 const RUN_KEYS: [&str; 5] = ["blocks", "seed", "warmup_ms", "measure_ms", "budget_s"];
 
 /// The kinds of strategies and the keys that each takes.
@@ -280,7 +283,7 @@ const KINDS: [(&str, &[&str]); 4] = [
         "flush_realtime",
         &["kind", "interval_ms", "least_pages", "thorough_ms", "timed", "io", "prealloc"],
     ),
-    ("group_commit", &["kind", "timeout_ms", "gather_us", "siblings", "io", "prealloc"]),
+    ("group_commit", &["kind", "timeout_ms", "gather_us", "siblings", "lead", "io", "prealloc"]),
     ("none", &["kind"]),
 ];
 

@@ -96,6 +96,7 @@ fn strategies_have_rocketmqs_defaults() {
             timeout: millis(5000),
             gather: Duration::ZERO,
             siblings: 5,
+            lead: true,
             io: Io::Positioned,
             prealloc: Prealloc::Zero,
         }
@@ -129,14 +130,15 @@ fn strategies_have_rocketmqs_defaults() {
 #[test]
 fn each_key_reaches_its_setting() {
     let millis = Duration::from_millis;
-    let sync = "{kind: group_commit, timeout_ms: 1, gather_us: 2, siblings: 3, io: mapped, \
-                prealloc: fallocate}";
+    let sync = "{kind: group_commit, timeout_ms: 1, gather_us: 2, siblings: 3, lead: false, \
+                io: mapped, prealloc: fallocate}";
     assert_eq!(
         settings(sync),
         Settings::GroupCommit {
             timeout: millis(1),
             gather: Duration::from_micros(2),
             siblings: 3,
+            lead: false,
             io: Io::Mapped,
             prealloc: Prealloc::Fallocate,
         }
@@ -238,7 +240,7 @@ p.yaml:9:31: error: strategies.b: unknown key `foo` (have: kind)
 p.yaml:10:6: error: strategies.c.kind is missing
 p.yaml:11:27: error: strategies.d: interval_ms has no meaning for group_commit
 p.yaml:11:45: error: strategies.d: unknown key `timout_ms` (have: kind, timeout_ms, gather_us, \
-siblings, io, prealloc; did you mean `timeout_ms`?)
+siblings, lead, io, prealloc; did you mean `timeout_ms`?)
 p.yaml:11:63: error: strategies.d.io: `mmap` is not a choice (have: mapped, positioned)
 p.yaml:12:21: error: matrix.workloads: at least one is needed
 p.yaml:12:41: error: matrix.strategies: `bb` is not defined (have: a, b, c, d; did you mean `b`?)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use group_commit::{Config, GroupCommit};
@@ -135,16 +136,22 @@ fn a_sync_that_does_not_return_delays_no_asynchronous_acknowledgement() {
     }
 }
 
-#[test]
-fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
-    let root = tempfile::tempdir().unwrap();
+/// A log whose deadline is 20 ms and whose next sync does not return.
+fn stuck(root: &std::path::Path) -> (Log, Arc<Injector>) {
     let injector = Injector::new();
     let config = Config { timeout: Nanos::from_millis(20), ..Config::default() };
     let strategy = GroupCommit::new(config).unwrap();
     let options = LogOptions { io: Some(Io::Positioned), ..with_faults(small(), &injector) };
-    let log = Log::open(root.path(), options, strategy).unwrap();
-    let handle = queue(&log, "T");
+    let log = Log::open(root, options, strategy).unwrap();
     injector.hold(Call::Sync);
+    (log, injector)
+}
+
+#[test]
+fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path());
+    let handle = queue(&log, "T");
     let message = Message { body: b"late", ..Message::default() };
     // A producer that is alone waits no longer than others.
     let told = log.append_and_wait(&handle, &message, Wait::Yes).unwrap();
@@ -156,6 +163,29 @@ fn a_deadline_passes_while_a_sync_is_stuck_and_the_record_stays() {
     injector.let_go();
     eventually("flushed after all", || flushed_past(&log, end));
     assert_eq!(read_all(&log).len(), 2);
+}
+
+#[test]
+fn a_producer_stuck_in_the_sync_that_it_leads_delays_no_other_deadline() {
+    let root = tempfile::tempdir().unwrap();
+    let (log, injector) = stuck(root.path());
+    let handle = queue(&log, "T");
+    let message = Message { body: b"late", ..Message::default() };
+    let lead = || log.append_and_lead(&handle, &message, Wait::Yes).unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(lead);
+        eventually("a sync is stuck", || injector.held() == 1);
+        for told in [lead(), log.append_and_wait(&handle, &message, Wait::Yes).unwrap()] {
+            assert_eq!(told, Err(AckError::FlushTimedOut));
+        }
+        drop(log.append(&handle, &message, Wait::No).unwrap());
+        assert!(!first.is_finished());
+        injector.let_go();
+        // Its sync took longer than its deadline, but it did not fail: the record is durable.
+        let appended = first.join().unwrap().unwrap();
+        assert!(flushed_past(&log, appended.end()));
+    });
+    eventually("the lane syncs the rest", || read_all(&log).len() == 4);
 }
 
 #[test]
@@ -230,7 +260,7 @@ fn commits_and_syncs_beside_each_other_keep_the_marks_in_order() {
     let strategy = flush_realtime::FlushRealtime::new(config).unwrap();
     let options = LogOptions { io: Some(Io::Positioned), ..small() };
     let log = Log::open(root.path(), options, strategy).unwrap();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for thread in 0..4 {
             let log = &log;
             scope.spawn(move || {

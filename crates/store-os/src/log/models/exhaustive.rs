@@ -57,7 +57,7 @@ fn assert_durable(disk: &Disk, appended: &Appended, body: &[u8]) {
 }
 
 /// Producers that each wait for one record, beside the lane's thread.
-fn producers(others: u8, preemptions: usize, io: Io) {
+fn producers(others: u8, preemptions: usize, io: Io, leads: bool) {
     explore(preemptions, move || {
         let (disk, log) = open(Disk::default(), io, group_commit());
         let produce = |number: u8| {
@@ -66,7 +66,11 @@ fn producers(others: u8, preemptions: usize, io: Io) {
                 let queue = log.queue(b"t", QueueId::new(0)).unwrap();
                 let body = [number];
                 let message = Message { body: &body, ..Message::default() };
-                let told = log.append_and_wait(&queue, &message, Wait::Yes).unwrap();
+                let told = if leads {
+                    log.append_and_lead(&queue, &message, Wait::Yes).unwrap()
+                } else {
+                    log.append_and_wait(&queue, &message, Wait::Yes).unwrap()
+                };
                 assert_durable(&disk, &told.unwrap(), &body);
             }
         };
@@ -84,13 +88,24 @@ fn producers(others: u8, preemptions: usize, io: Io) {
 
 #[test]
 fn a_producer_is_not_forgotten_by_the_lane() {
-    producers(0, 2, Io::Positioned);
-    producers(0, 2, Io::Mapped);
+    producers(0, 2, Io::Positioned, false);
+    producers(0, 2, Io::Mapped, false);
 }
 
 #[test]
 fn of_two_producers_none_is_forgotten_by_the_lane() {
-    producers(1, 1, Io::Positioned);
+    producers(1, 1, Io::Positioned, false);
+}
+
+#[test]
+fn a_producer_that_leads_and_the_lane_forget_nobody() {
+    producers(0, 2, Io::Positioned, true);
+    producers(0, 2, Io::Mapped, true);
+}
+
+#[test]
+fn two_producers_that_lead_and_the_lane_forget_nobody() {
+    producers(1, 1, Io::Positioned, true);
 }
 
 /// The staging ring is full, and the commit lane alone can make room.

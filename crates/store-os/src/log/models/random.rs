@@ -121,7 +121,7 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
             let body = vec![u8::try_from(producer * 16 + index).unwrap(); self.body];
             let message = Message { body: &body, ..Message::default() };
             let wait = if random_below(4) == 0 { Wait::No } else { Wait::Yes };
-            let told = match random_below(4) {
+            let told = match random_below(5) {
                 0 => log.append(&queue, &message, wait).map(Ticket::wait),
                 1 => log.append(&queue, &message, wait).map(shuttle::future::block_on),
                 2 => log.append(&queue, &message, wait).map(|ticket| {
@@ -132,6 +132,7 @@ impl<S: FlushStrategy + Copy + Send + Sync + 'static> Model<S> {
                         Poll::Pending => Err(AckError::Closed),
                     }
                 }),
+                3 => log.append_and_lead(&queue, &message, wait),
                 _ => log.append_and_wait(&queue, &message, wait),
             };
             match told {
