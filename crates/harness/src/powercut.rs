@@ -5,7 +5,8 @@
 //! thing come out of it. The *gauge* weights by time how much of what was acknowledged no sync
 //! covered. The *cuts* show what is really gone after mounting, opening and reading. They must
 //! agree, and no cut may take more than the gauge said at its moment: the log's mark is read first,
-//! then what is acknowledged, then the power goes, so that this is a theorem unless the log lies.
+//! then the power goes, and what was acknowledged by then counts, so that this is a theorem unless
+//! the log lies.
 
 pub mod emulated;
 pub mod figures;
