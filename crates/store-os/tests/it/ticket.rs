@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use group_commit::{Config, GroupCommit};
 use rustix::io::Errno;
-use store_core::{Message, Nanos, Wait};
+use store_core::{AckAt, Action, Event, FlushStrategy, Lane, Message, Nanos, Observed, Wait};
 use store_os::{AckError, Call, Io, Log, LogOptions, Op};
 
 use crate::support::{Injector, Kind, eventually, queue, small, with_faults};
@@ -191,6 +191,34 @@ fn told_both(log: Log, cause: impl FnOnce(Log) -> Option<Log>) -> (AckError, Opt
     (told, log)
 }
 
+/// Promises what is flushed, and flushes nothing.
+#[derive(Clone, Copy, Debug)]
+struct NeverFlushes;
+
+impl FlushStrategy for NeverFlushes {
+    fn ack(&self, _wait: Wait) -> AckAt {
+        AckAt::Flushed
+    }
+
+    fn wakes(&self, _lane: Lane, _event: Event) -> bool {
+        false
+    }
+
+    fn timeout(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn uses(&self, _lane: Lane) -> bool {
+        false
+    }
+
+    fn poll(&mut self, _lane: Lane, _now: Nanos, seen: &Observed) -> Action {
+        if seen.draining { Action::Done } else { Action::Idle }
+    }
+
+    fn on_done(&mut self, _lane: Lane, _now: Nanos, _seen: &Observed) {}
+}
+
 #[test]
 fn why_there_is_no_acknowledgement_is_in_the_errors_type() {
     let root = tempfile::tempdir().unwrap();
@@ -212,10 +240,7 @@ fn why_there_is_no_acknowledgement_is_in_the_errors_type() {
     assert!(failed.to_string().contains("cannot sync "), "{failed}");
 
     let root = tempfile::tempdir().unwrap();
-    // A gather that nothing ends in time.
-    let [gather, timeout] = [60_000, 120_000].map(Nanos::from_millis);
-    let strategy = GroupCommit::new(Config { timeout, gather, siblings: 2 }).unwrap();
-    let log = Log::open(root.path(), small(), strategy).unwrap();
+    let log = Log::open(root.path(), small(), NeverFlushes).unwrap();
     let (shut, _) = told_both(log, |log| {
         log.abandon();
         None
