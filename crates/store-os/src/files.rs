@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    Advice, FallocateFlags, IFlags, Mode, OFlags, fadvise, fallocate, ioctl_getflags,
-    ioctl_setflags,
+    Advice, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags, fadvise, fallocate,
+    ioctl_getflags, ioctl_setflags, statx,
 };
 use rustix::io::{Errno, retry_on_intr};
 use store_core::{LogOffset, Nanos, TimestampMs};
@@ -240,7 +240,13 @@ impl LogFile for File {
     }
 
     fn is_named(&self) -> io::Result<bool> {
-        self.metadata().map(|found| found.nlink() > 0)
+        // Nothing but the link count: since Linux 6.13 (multigrain timestamps) who asks for times
+        // makes the next write change them, and the next `fdatasync` may write the inode for it.
+        match statx(self, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
+            Ok(found) => Ok(found.stx_nlink > 0),
+            Err(Errno::NOSYS) => self.metadata().map(|found| found.nlink() > 0),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
