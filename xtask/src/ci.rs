@@ -114,9 +114,11 @@ impl Steps<'_> {
             self.left_out.push(format!("instruction counts (get the runner with: {remedy})"));
             return Ok(());
         }
-        let arguments = ["bench", "--locked", "--package", "store-core", "--bench"];
-        let arguments = [&arguments[..], &["encode_instructions"]].concat();
-        self.cargo("instruction counts of encoding", &arguments)
+        for package in ["store-core", "store-os"] {
+            let arguments = ["bench", "--locked", "--package", package, "--bench", "instructions"];
+            self.cargo(&format!("instruction counts of {package}"), &arguments)?;
+        }
+        Ok(())
     }
 
     /// Under Miri, where a nightly compiler has it: the core's unit and property tests, and of

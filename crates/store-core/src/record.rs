@@ -138,7 +138,7 @@ impl<'a> Parts<'a> {
         protection: Protection,
     ) -> Result<Self, EncodeError> {
         let (inner_base, own) = (message.inner_base, message.properties);
-        let properties = StoredProperties { inner_base, own, shared, protection };
+        let properties = StoredProperties::new(inner_base, own, shared, protection);
         let (properties_len, last) = properties.measure();
         if properties_len > MAX_PROPERTIES_LEN {
             let max = MAX_PROPERTIES_LEN;
@@ -149,7 +149,10 @@ impl<'a> Parts<'a> {
         }
         if protection == Protection::Body {
             for string in [own, shared] {
-                core::str::from_utf8(string).map_err(|_| EncodeError::PropertiesNotUtf8)?;
+                // Cheaper for short strings than to look at each character.
+                if !string.is_ascii() {
+                    core::str::from_utf8(string).map_err(|_| EncodeError::PropertiesNotUtf8)?;
+                }
             }
         }
         Ok(Self { to, message, properties, properties_len })

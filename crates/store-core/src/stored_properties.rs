@@ -18,9 +18,23 @@ pub(crate) struct StoredProperties<'a> {
     pub(crate) shared: &'a [u8],
     /// Whether the CRC32 property ends them.
     pub(crate) protection: Protection,
+    /// Whether a CRC32 property may stand in the strings: nearly none has one byte of its name, and
+    /// is kept whole.
+    may_hold_crc: bool,
 }
 
-impl StoredProperties<'_> {
+impl<'a> StoredProperties<'a> {
+    pub(crate) fn new(
+        inner_base: Option<QueueOffset>,
+        own: &'a [u8],
+        shared: &'a [u8],
+        protection: Protection,
+    ) -> Self {
+        let may_hold_crc = protection == Protection::Record
+            && [own, shared].iter().any(|string| string.contains(&NAMES_END));
+        Self { inner_base, own, shared, protection, may_hold_crc }
+    }
+
     /// The stored string's length in bytes, and its last byte.
     pub(crate) fn measure(&self) -> (usize, Option<u8>) {
         let mut len = self.protection.reserved_len();
@@ -65,12 +79,9 @@ impl StoredProperties<'_> {
         }
         for string in [self.own, self.shared] {
             let mut separated = false;
-            let kept = Kept {
-                rest: string,
-                without_base: self.inner_base.is_some(),
-                without_crc: self.protection == Protection::Record,
-            };
-            kept.for_each(|piece| {
+            let without_base = self.inner_base.is_some();
+            let without_crc = self.protection == Protection::Record && self.may_hold_crc;
+            Kept { rest: string, without_base, without_crc }.for_each(|piece| {
                 if piece.is_empty() {
                     return;
                 }
@@ -101,6 +112,9 @@ impl<'a> Iterator for Kept<'a> {
         if self.rest.is_empty() {
             return None;
         }
+        if !self.without_base && !self.without_crc {
+            return Some(core::mem::take(&mut self.rest));
+        }
         let mut piece = self.rest;
         loop {
             let end = piece.iter().position(|byte| *byte == END);
@@ -126,14 +140,14 @@ fn is_named(piece: &[u8], name: &[u8]) -> bool {
 const INNER_BASE: &[u8] = b"INNER_BASE";
 const SPLIT: u8 = 1;
 const END: u8 = 2;
+/// Of [`protection::NAME`] the byte that is rarest elsewhere.
+const NAMES_END: u8 = protection::NAME[protection::NAME.len() - 1];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::vec;
 
-    const NONE: StoredProperties<'_> =
-        StoredProperties { inner_base: None, own: b"", shared: b"", protection: Protection::Body };
     const CRC: &[u8] = b"__CRC32#\x010000000000\x02";
 
     #[track_caller]
@@ -141,7 +155,12 @@ mod tests {
         let mut out = vec![0xEE; properties.measure().0];
         properties.write(&mut out);
         assert_eq!(out, expect);
-        let protected = StoredProperties { protection: Protection::Record, ..properties };
+        let protected = StoredProperties::new(
+            properties.inner_base,
+            properties.own,
+            properties.shared,
+            Protection::Record,
+        );
         let mut out = vec![0xEE; protected.measure().0];
         protected.write(&mut out);
         let separator = if expect.is_empty() || expect.ends_with(&[2]) { &[][..] } else { &[2] };
@@ -150,11 +169,11 @@ mod tests {
 
     #[test]
     fn a_string_is_stored_as_it_is() {
-        check(NONE, b"");
+        check(StoredProperties::new(None, b"", b"", Protection::Body), b"");
         for own in
             [&b"a\x01b\x02"[..], b"a\x01b", b"\x02\x02", b"garbage", b"__CRC32#", b"x__CRC32#\x011"]
         {
-            check(StoredProperties { own, ..NONE }, own);
+            check(StoredProperties::new(None, own, b"", Protection::Body), own);
         }
     }
 
@@ -168,12 +187,12 @@ mod tests {
             (b"__CRC32#\x01\x02__CRC32#\x01x\x02", b""),
             (b"__CRC32#\x01", b""),
         ] {
-            let properties = StoredProperties { own, protection: Protection::Record, ..NONE };
+            let properties = StoredProperties::new(None, own, b"", Protection::Record);
             let mut out = vec![0xEE; properties.measure().0];
             properties.write(&mut out);
             assert_eq!(out, [expect, CRC].concat());
             // Without one of its own the store keeps the string as it is, as RocketMQ does.
-            let properties = StoredProperties { own, ..NONE };
+            let properties = StoredProperties::new(None, own, b"", Protection::Body);
             let mut out = vec![0xEE; properties.measure().0];
             properties.write(&mut out);
             assert_eq!(out, own);
@@ -188,7 +207,7 @@ mod tests {
             (b"", b"c\x01d", b"c\x01d"),
             (b"a\x01b", b"", b"a\x01b"),
         ] {
-            check(StoredProperties { own, shared, ..NONE }, expect);
+            check(StoredProperties::new(None, own, shared, Protection::Body), expect);
         }
     }
 
@@ -197,12 +216,12 @@ mod tests {
         let inner_base = Some(QueueOffset::new(73));
         let own = b"INNER_NUM\x012\x02";
         check(
-            StoredProperties { inner_base, own, ..NONE },
+            StoredProperties::new(inner_base, own, b"", Protection::Body),
             b"INNER_BASE\x0173\x02INNER_NUM\x012\x02",
         );
         let own = b"INNER_BASE\x015\x02INNER_NUM\x012\x02";
         check(
-            StoredProperties { inner_base, own, ..NONE },
+            StoredProperties::new(inner_base, own, b"", Protection::Body),
             b"INNER_BASE\x0173\x02INNER_NUM\x012\x02",
         );
     }

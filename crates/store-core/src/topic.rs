@@ -20,6 +20,9 @@ impl<'a> Topic<'a> {
         if name.len() > MAX_TOPIC_LEN {
             return Err(TopicError::TooLong { len: name.len(), max: MAX_TOPIC_LEN });
         }
+        if name.is_ascii() {
+            return Ok(Self(name));
+        }
         match core::str::from_utf8(name) {
             Ok(_) => Ok(Self(name)),
             Err(error) => Err(TopicError::NotUtf8 { valid_up_to: error.valid_up_to() }),

@@ -135,14 +135,20 @@ impl Shared {
     }
 
     /// `from..to` by segment.
-    fn pieces(&self, from: LogOffset, to: LogOffset) -> Vec<(Arc<Segment>, LogOffset, LogOffset)> {
-        let segments = self.segments();
-        segments
-            .iter()
-            .skip_while(|segment| segment.end() <= from)
-            .take_while(|segment| segment.start < to)
-            .map(|segment| (Arc::clone(segment), from.max(segment.start), to.min(segment.end())))
-            .collect()
+    fn pieces(
+        &self,
+        from: LogOffset,
+        to: LogOffset,
+    ) -> impl Iterator<Item = (Arc<Segment>, LogOffset, LogOffset)> {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let segments = self.segments();
+            let index = segments.partition_point(|segment| segment.end() <= at);
+            let segment = segments.get(index).filter(|segment| at < to && segment.start < to)?;
+            let start = at.max(segment.start);
+            at = to.min(segment.end());
+            Some((Arc::clone(segment), start, at))
+        })
     }
 
     /// Gives back what segments hold that take no more appends and need no more syncs: the maps,
