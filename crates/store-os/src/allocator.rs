@@ -3,11 +3,13 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use store_core::{LogOffset, SegmentName};
+use rustix::io::Errno;
+use store_core::{LogOffset, Nanos, SegmentName};
 
 use crate::append::Ready;
+use crate::clock::monotonic;
 use crate::error::{Error, Op};
-use crate::segment::Segment;
+use crate::segment::{InOneGo, Pace, Segment};
 use crate::shared::Shared;
 use crate::sync::Ordering;
 
@@ -17,7 +19,7 @@ impl Shared {
     /// After a failure it tries again when an append asks, so that space which was freed is used.
     pub(crate) fn allocate_ahead(&self) {
         loop {
-            self.allocate_once();
+            self.allocate(&WithTime(self));
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
@@ -25,11 +27,15 @@ impl Shared {
         }
     }
 
-    /// Makes the next segment if it is missing; whether it was.
+    /// Makes the next segment in one go if it is missing; whether it was.
     pub(crate) fn allocate_once(&self) -> bool {
+        self.allocate(&InOneGo(&self.stop))
+    }
+
+    fn allocate(&self, pace: &dyn Pace) -> bool {
         let wanted = self.wanted_segment();
         if let Some(start) = wanted {
-            self.deliver(start);
+            self.deliver(start, pace);
         }
         wanted.is_some()
     }
@@ -43,10 +49,10 @@ impl Shared {
         start.checked_add(self.options.segment_size.bytes()).map(|_| start)
     }
 
-    fn deliver(&self, start: LogOffset) {
-        let made = self.clear_away(start).and_then(|()| {
-            Segment::create(self.directory.segments(), start, &self.options, &self.stop)
-        });
+    fn deliver(&self, start: LogOffset, pace: &dyn Pace) {
+        let made = self
+            .clear_away(start)
+            .and_then(|()| Segment::create(self.directory.segments(), start, &self.options, pace));
         let mut tail = self.tail();
         tail.attempts += 1;
         match made {
@@ -80,5 +86,22 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+}
+
+/// The allocator's thread: while no append waits for the segment, who syncs comes first.
+struct WithTime<'a>(&'a Shared);
+
+impl Pace for WithTime<'_> {
+    fn has_time(&self) -> Result<bool, Errno> {
+        let Self(shared) = self;
+        InOneGo(&shared.stop).has_time()?;
+        Ok(shared.blocked.load(Ordering::SeqCst) == 0 && shared.tail().active.is_some())
+    }
+
+    /// An append that comes to wait ends it. It asks for the segment that is being made.
+    fn rest(&self, took: Nanos) {
+        let Self(shared) = self;
+        shared.allocator.wait(Some(monotonic().after(took)));
     }
 }

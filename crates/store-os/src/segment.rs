@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use store_core::{LogOffset, SegmentName, SegmentSize, length_u64};
+use store_core::{LogOffset, Nanos, SegmentName, SegmentSize, length_u64};
 
+use crate::clock::monotonic;
 use crate::directory::sync_directory_of;
 use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
@@ -35,18 +36,18 @@ impl Segment {
     /// Makes the segment that begins at `start`: created, allocated, synced, entered in its
     /// directory durably, and for mapped appends mapped and faulted in.
     ///
-    /// A failure leaves no file behind. `stop` ends a long zero-fill early, with `ECANCELED`.
+    /// A failure leaves no file behind; `pace` may end a long zero-fill early.
     pub(crate) fn create(
         directory: &Path,
         start: LogOffset,
         options: &LogOptions,
-        stop: &AtomicBool,
+        pace: &dyn Pace,
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let path = directory.join(SegmentName::new(start).as_str());
         let files = options.files();
         let file =
             files.create_new(&path).map_err(|error| Error::from_std(Op::Create, &path, &error))?;
-        let made = Self::fill(&path, file, start, options, stop)
+        let made = Self::fill(&path, file, start, options, pace)
             .and_then(|made| sync_directory_of(files, directory).map(|()| made));
         if made.is_err() {
             // The first error is the one to report. A file that stays is all zero: recovery drops
@@ -61,7 +62,7 @@ impl Segment {
         file: Arc<dyn LogFile>,
         start: LogOffset,
         options: &LogOptions,
-        stop: &AtomicBool,
+        pace: &dyn Pace,
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let size = options.segment_size;
         let allocation = |errno| Error::new(Op::Allocate { bytes: size.bytes() }, path, errno);
@@ -69,7 +70,7 @@ impl Segment {
         file.write_in_place();
         // The length first: a file of another length would make RocketMQ refuse the whole store.
         file.set_len(size.bytes()).map_err(|error| allocation(errno(&error)))?;
-        allocate(&*file, size, options.preallocate, stop).map_err(allocation)?;
+        allocate(&*file, size, options.preallocate, pace).map_err(allocation)?;
         file.sync_all().map_err(|error| Error::from_std(Op::Sync, path, &error))?;
         Self::finish(path, file, start, options)
     }
@@ -86,7 +87,7 @@ impl Segment {
         let size = options.segment_size;
         match reserve(&*file, size) {
             Err(Errno::OPNOTSUPP) => {
-                zero_fill(&*file, end.since(start), size.bytes(), &AtomicBool::new(false))
+                zero_fill(&*file, end.since(start), size.bytes(), &InOneGo(&AtomicBool::new(false)))
             }
             // xfs wants free space for it even if all of it is allocated already.
             Err(Errno::NOSPC | Errno::DQUOT)
@@ -313,12 +314,12 @@ fn allocate(
     file: &dyn LogFile,
     size: SegmentSize,
     preallocate: Preallocate,
-    stop: &AtomicBool,
+    pace: &dyn Pace,
 ) -> Result<(), Errno> {
     match (reserve(file, size), preallocate) {
         (Ok(()), Preallocate::Fallocate) => Ok(()),
         // A file system without fallocate still gives real blocks to real zeroes.
-        (Ok(()) | Err(Errno::OPNOTSUPP), _) => zero_fill(file, 0, size.bytes(), stop),
+        (Ok(()) | Err(Errno::OPNOTSUPP), _) => zero_fill(file, 0, size.bytes(), pace),
         (Err(errno), _) => Err(errno),
     }
 }
@@ -327,20 +328,114 @@ fn reserve(file: &dyn LogFile, size: SegmentSize) -> Result<(), Errno> {
     file.allocate(size.bytes()).map_err(|error| errno(&error))
 }
 
-fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, stop: &AtomicBool) -> Result<(), Errno> {
+fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, pace: &dyn Pace) -> Result<(), Errno> {
     let zeroes = vec![0; ZERO_CHUNK];
     let mut at = from;
     while at < bytes {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Errno::CANCELED);
-        }
+        let has_time = pace.has_time()?;
+        let begun = monotonic();
         let len = usize::try_from(bytes - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
         file.write_all_at(&zeroes[..len], at).map_err(|error| errno(&error))?;
+        if has_time {
+            // Else all of it would reach the device at once, in front of everyone's syncs.
+            file.sync_data().map_err(|error| errno(&error))?;
+            pace.rest(monotonic().since(begun));
+        }
         at += length_u64(len);
     }
     Ok(())
 }
 
+/// How fast a segment is filled with zeroes.
+pub(crate) trait Pace {
+    /// Whether others should be let through between two chunks.
+    ///
+    /// # Errors
+    ///
+    /// If filling is to end.
+    fn has_time(&self) -> Result<bool, Errno>;
+
+    /// Lets others through for as long as a chunk took.
+    fn rest(&self, took: Nanos);
+}
+
+/// As fast as it goes, until told to stop.
+pub(crate) struct InOneGo<'a>(pub(crate) &'a AtomicBool);
+
+impl Pace for InOneGo<'_> {
+    fn has_time(&self) -> Result<bool, Errno> {
+        if self.0.load(Ordering::SeqCst) { Err(Errno::CANCELED) } else { Ok(false) }
+    }
+
+    fn rest(&self, _took: Nanos) {}
+}
+
 /// 1 MiB: large writes fill fastest. (Only positioned writes use zeroed segments; under a mapping
 /// the large folios that this makes would be written whole at each sync.)
 const ZERO_CHUNK: usize = 1 << 20;
+
+#[cfg(not(modelled))]
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+    use crate::sync::AtomicBool;
+
+    /// In a hurry for some chunks, with time for the others, and stopped after so many.
+    struct Scripted {
+        hurries: Vec<usize>,
+        stops: usize,
+        asked: Cell<usize>,
+        rested: RefCell<Vec<usize>>,
+    }
+
+    impl Pace for Scripted {
+        fn has_time(&self) -> Result<bool, Errno> {
+            let chunk = self.asked.get();
+            self.asked.set(chunk + 1);
+            if chunk == self.stops {
+                Err(Errno::CANCELED)
+            } else {
+                Ok(!self.hurries.contains(&chunk))
+            }
+        }
+
+        fn rest(&self, _took: Nanos) {
+            self.rested.borrow_mut().push(self.asked.get() - 1);
+        }
+    }
+
+    fn scripted(hurries: &[usize], stops: usize) -> Scripted {
+        let (asked, rested) = (Cell::new(0), RefCell::new(Vec::new()));
+        Scripted { hurries: hurries.to_vec(), stops, asked, rested }
+    }
+
+    #[test]
+    fn others_are_let_through_between_chunks_while_nobody_waits() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("segment");
+        std::fs::write(&path, vec![7; 5 * ZERO_CHUNK / 2]).unwrap();
+        let file = Platform::default().files().open(&path).unwrap();
+        let bytes = length_u64(5 * ZERO_CHUNK / 2);
+        let pace = scripted(&[1], usize::MAX);
+        zero_fill(&*file, 10, bytes, &pace).unwrap();
+        assert_eq!(*pace.rested.borrow(), [0, 2]);
+        let mut expect = vec![0; 5 * ZERO_CHUNK / 2];
+        expect[..10].fill(7);
+        assert!(std::fs::read(&path).unwrap() == expect);
+    }
+
+    #[test]
+    fn a_fill_that_is_to_end_ends_at_its_next_chunk() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("segment");
+        std::fs::write(&path, b"").unwrap();
+        let file = Platform::default().files().open(&path).unwrap();
+        let bytes = length_u64(4 * ZERO_CHUNK);
+        assert_eq!(zero_fill(&*file, 0, bytes, &scripted(&[], 2)), Err(Errno::CANCELED));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), length_u64(2 * ZERO_CHUNK));
+        let stop = AtomicBool::new(true);
+        assert_eq!(zero_fill(&*file, 0, bytes, &InOneGo(&stop)), Err(Errno::CANCELED));
+    }
+}
