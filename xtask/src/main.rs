@@ -6,6 +6,7 @@ mod say;
 
 mod bench;
 mod ci;
+mod limits;
 mod log;
 mod powercut;
 mod progress;
@@ -31,6 +32,7 @@ struct Arguments {
 enum Task {
     Bench(bench::Arguments),
     Ci(ci::Arguments),
+    Limits(limits::Arguments),
     Log(log::Arguments),
     Powercut(powercut::Arguments),
     #[command(hide = true)]
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let result = match arguments.task {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
+        Some(Task::Limits(arguments)) => limits::run(&arguments),
         Some(Task::Log(arguments)) => log::run(&arguments),
         Some(Task::Powercut(arguments)) => powercut::run(&arguments),
         Some(Task::PowerDisk(arguments)) => powercut::serve(&arguments),

@@ -13,6 +13,7 @@ pub mod distribution;
 pub mod environment;
 pub mod exposure;
 pub mod format;
+pub mod limits;
 pub mod load;
 pub mod output;
 pub mod powercut;

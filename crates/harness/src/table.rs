@@ -299,6 +299,21 @@ fn names(rows: &[Row], which: fn(&Row) -> bool) -> String {
     names.join(", ")
 }
 
+/// A table's lines: two of headings, a rule as wide as the widest, the first column to the left.
+pub(crate) fn ruled(mut table: Table, gap: u16) -> Vec<String> {
+    table.load_style(NOTHING);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, gap));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut lines: Vec<String> = table.lines().collect();
+    let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
+    lines.insert(2, "-".repeat(widest));
+    lines
+}
+
 /// `text` in lines of at most `width`, with `mark` before the first and room for it elsewhere.
 pub(crate) fn wrapped(text: &str, mark: &str, width: usize) -> Vec<String> {
     let text = format::clipped(text, usize::MAX);

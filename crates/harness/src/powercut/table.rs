@@ -1,15 +1,14 @@
 //! What power cuts found, on a terminal of 80 columns: what was at risk and lost, what the cuts
 //! met, what to know of it.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 
 use super::results::{Case, PlaceKind, PowerCuts, Verdict};
 use super::words;
 use crate::clock::float;
 use crate::format;
 use crate::results::Spread;
-use crate::table::wrapped;
+use crate::table::{ruled, wrapped};
 
 /// The tables of a run, whole or not, no line of them wider than 80 columns.
 ///
@@ -45,25 +44,11 @@ fn narrowed(cases: &[Case], table: fn(&[Case], usize, u16) -> Table) -> Vec<Stri
     tries.extend((6..=longest).rev().map(|name| (name, 1)));
     let mut lines = Vec::new();
     for (name, gap) in tries {
-        lines = drawn(table(cases, name, gap), gap);
+        lines = ruled(table(cases, name, gap), gap);
         if lines.iter().all(|line| line.trim_end().chars().count() <= WIDTH) {
             break;
         }
     }
-    lines
-}
-
-fn drawn(mut table: Table, gap: u16) -> Vec<String> {
-    table.load_style(NOTHING);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, gap));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut lines: Vec<String> = table.lines().collect();
-    let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
-    lines.insert(2, "-".repeat(widest));
     lines
 }
 
