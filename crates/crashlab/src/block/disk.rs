@@ -86,8 +86,22 @@ impl PowerDisk {
     ///
     /// If a program of the system's fails, or the kernel does not mount it.
     pub fn make_file_system(&mut self, kind: FsKind, options: &str) -> Result<Mounted, Error> {
+        self.make_file_system_with(kind, &[], options)
+    }
+
+    /// The same with more arguments for the program that makes it, such as `-O ^has_journal`.
+    ///
+    /// # Errors
+    ///
+    /// As [`make_file_system`](Self::make_file_system).
+    pub fn make_file_system_with(
+        &mut self,
+        kind: FsKind,
+        arguments: &[&str],
+        options: &str,
+    ) -> Result<Mounted, Error> {
         let device = Loop::attach(&self.server.file(DISK), true)?;
-        make(kind, device.path())?;
+        make(kind, arguments, device.path())?;
         self.kind = Some(kind);
         self.mount_on(device, kind, options)
     }

@@ -277,9 +277,10 @@ const NOT_OF_THE_DISK: [Errno; 6] =
     [Errno::PERM, Errno::NODEV, Errno::NOENT, Errno::BUSY, Errno::EXIST, Errno::NOTBLK];
 
 /// Makes a file system on `device`.
-pub(super) fn make(kind: FsKind, device: &Path) -> Result<(), Error> {
+pub(super) fn make(kind: FsKind, more: &[&str], device: &Path) -> Result<(), Error> {
     let (name, _) = kind.maker();
-    run(name, kind.maker_arguments().iter().map(OsStr::new).chain([device.as_os_str()]))
+    let arguments = kind.maker_arguments().iter().chain(more).map(OsStr::new);
+    run(name, arguments.chain([device.as_os_str()]))
 }
 
 pub(super) fn run<'a>(

@@ -5,6 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crashlab::block::{Error, FsKind, Keep, Timing};
+use group_commit::GroupCommit;
+use store_core::{Message, QueueId, SegmentSize, Wait};
+use store_os::{Io, Log, LogOptions, Preallocate};
 
 use crate::support::{Bench, usable};
 
@@ -32,6 +35,49 @@ fn a_sync_of_a_written_file_is_one_write_and_one_flush() {
         let after = bench.disk.counters().unwrap();
         assert_eq!((after.writes - before.writes, after.flushes - before.flushes), (10, 10));
         assert_eq!(after.write_bytes - before.write_bytes, 10 * 4096, "{kind}");
+    }
+}
+
+/// What a log gives to the device for a record that one producer waits for: the pages that it
+/// touches and one flush, whatever the file system; no inode, no journal, no whole folio.
+#[test]
+fn a_sync_of_a_record_writes_the_pages_that_it_touches() {
+    for (kind, arguments) in
+        [(FsKind::Ext4, &[][..]), (FsKind::Ext4, &["-O", "^has_journal"]), (FsKind::Xfs, &[])]
+    {
+        if usable(&[kind]).is_empty() {
+            continue;
+        }
+        let bench = Bench::made_with(kind, arguments, "noatime");
+        let options = LogOptions {
+            segment_size: SegmentSize::new(1 << 20).unwrap(),
+            io: Some(Io::Positioned),
+            preallocate: Preallocate::Zero,
+            ..LogOptions::default()
+        };
+        let log = Log::open(&bench.log(), options, GroupCommit::default()).unwrap();
+        let queue = log.queue(b"orders", QueueId::new(0)).unwrap();
+        let message = Message { body: &[7; 1024], ..Message::default() };
+        let append = || log.append_and_wait(&queue, &message, Wait::Yes).unwrap().unwrap();
+        append();
+        // The segment ahead is made and the first checkpoint written, and all of it is synced.
+        std::thread::sleep(Duration::from_millis(1200));
+        rustix::fs::syncfs(File::open(bench.root()).unwrap()).unwrap();
+        let before = bench.disk.counters().unwrap();
+        let mut pages = 0;
+        for _ in 0..100 {
+            let appended = append();
+            pages += (appended.end().get() - 1) / 4096 - appended.offset.get() / 4096 + 1;
+        }
+        let after = bench.disk.counters().unwrap();
+        log.abandon();
+        let (written, flushes) =
+            (after.write_bytes - before.write_bytes, after.flushes - before.flushes);
+        let share = written * 10 / (pages * 4096);
+        assert!(
+            (10..=12).contains(&share) && (100..=105).contains(&flushes),
+            "{kind} {arguments:?}: {written} bytes for {pages} pages, {flushes} flushes"
+        );
     }
 }
 

@@ -64,11 +64,16 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(kind: FsKind, options: &str) -> Self {
+        Self::made_with(kind, &[], options)
+    }
+
+    /// With more arguments for the program that makes the file system.
+    pub(crate) fn made_with(kind: FsKind, arguments: &[&str], options: &str) -> Self {
         let mounts = PrivateMounts::enter().unwrap();
         let work = tempfile::tempdir().unwrap();
         let mut disk =
             PowerDisk::start(&mounts, &server(), work.path(), DiskOptions::default()).unwrap();
-        let live = disk.make_file_system(kind, options).unwrap();
+        let live = disk.make_file_system_with(kind, arguments, options).unwrap();
         if !live.is_direct() {
             say("note: loop devices refuse direct I/O here: their page cache lies between");
         }
