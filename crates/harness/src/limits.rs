@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
+use store_os::Log;
 
 use self::clocked::Bench;
 use crate::clock::wall_ms;
@@ -386,6 +387,10 @@ fn measure(
         record_bytes: usize::try_from(cell::record_bytes(case.message_bytes())?)?,
     };
     let root = bench.directory.join(format!("{}-{contender:?}", case.name()));
+    if matches!(contender, Contender::Mapped | Contender::Async) && !Log::can_map(bench.directory)?
+    {
+        return Ok(None);
+    }
     let measured = match contender {
         Contender::Copy => loops::copy(bench, work),
         Contender::Fdatasync | Contender::Dsync | Contender::Direct => {

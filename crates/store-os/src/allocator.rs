@@ -89,17 +89,22 @@ impl Shared {
     }
 }
 
-/// The allocator's thread: while no append waits for the segment, who syncs comes first.
+/// The allocator's thread: while it is ahead of the appends that fill the segment before, who syncs
+/// comes first.
 struct WithTime<'a>(&'a Shared);
 
 impl Pace for WithTime<'_> {
-    fn has_time(&self) -> Result<bool, Errno> {
+    fn has_time(&self, filled: u64, of: u64) -> Result<bool, Errno> {
         let Self(shared) = self;
-        InOneGo(&shared.stop).has_time()?;
-        Ok(shared.blocked.load(Ordering::SeqCst) == 0 && shared.tail().active.is_some())
+        InOneGo(&shared.stop).has_time(filled, of)?;
+        let tail = shared.tail();
+        let Some(active) = &tail.active else { return Ok(false) };
+        let used = tail.wrote.since(active.start);
+        // Both segments have the same size.
+        Ok(used <= filled)
     }
 
-    /// An append that comes to wait ends it. It asks for the segment that is being made.
+    /// An append that comes to wait for the segment ends it.
     fn rest(&self, took: Nanos) {
         let Self(shared) = self;
         shared.allocator.wait(Some(monotonic().after(took)));

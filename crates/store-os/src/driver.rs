@@ -1,7 +1,7 @@
 //! Keeping time: each lane's loop of polling, acting and reporting.
 
 use rustix::io::Errno;
-use store_core::{Action, Lane, LogOffset, Nanos};
+use store_core::{Action, Lane, LogOffset, Nanos, Wait};
 
 use crate::error::{Error, Op};
 use crate::shared::Shared;
@@ -51,16 +51,31 @@ impl Shared {
         }
     }
 
-    /// A producer that waits does the flush lane's next action itself, if nobody is at it: without
-    /// a second thread there is no hand-over to wait for.
-    ///
-    /// Only one action, so that it does not work for others after its own record is durable.
-    pub(crate) fn lead(&self) {
+    /// As [`wake_for_append`](Self::wake_for_append), but a producer that waits for `end` does the
+    /// flush lane's next action itself, if nobody is at it: without a second thread there is no
+    /// hand-over to wait for.
+    pub(crate) fn lead_for_append(&self, end: LogOffset, wait: Wait) {
+        if self.answers.wakes(Lane::Commit, wait) {
+            self.wake(Lane::Commit);
+        }
+        if self.answers.wakes(Lane::Flush, wait) {
+            self.note(Lane::Flush);
+            self.lead(end);
+        }
+    }
+
+    fn lead(&self, end: LogOffset) {
         let Some(turn) = Held::take(self, Lane::Flush) else { return };
-        let acted = self.act(Lane::Flush);
+        let mut acted = self.act(Lane::Flush);
+        if matches!(acted, Acted::Did) {
+            // What the strategy wants next: as good as always, to wait for an event.
+            acted = self.act(Lane::Flush);
+        }
         let wanted = turn.give_back();
-        // Who asked meanwhile, or a gather that has to end, is left to the lane's thread.
-        if wanted || !matches!(acted, Acted::Did) {
+        // Who asked meanwhile, a time to wait for, and what one action did not reach are left to
+        // the lane's thread.
+        let has_rest = !matches!(acted, Acted::Not(Rest::Event)) || self.progress.flushed() < end;
+        if wanted || has_rest {
             self.lane(Lane::Flush).signal.notify();
         }
     }
@@ -159,9 +174,13 @@ impl Drop for Held<'_> {
         // Only a panic comes here: `give_back` forgets the guard. Loom also unwinds the threads of
         // a deadlock, when its own types are gone.
         if !cfg!(modelled = "loom") {
-            let _ = self.shared.lane(self.lane).turn.give_back();
             let path = self.shared.directory.segments();
             self.shared.fail(&Error::new(Op::Panicked, path, Errno::CANCELED));
+            // Only then may another thread act, which finds the log poisoned.
+            let lane = self.shared.lane(self.lane);
+            if lane.turn.give_back() {
+                lane.signal.notify();
+            }
         }
     }
 }

@@ -244,7 +244,8 @@ impl LogFile for File {
         // makes the next write change them, and the next `fdatasync` may write the inode for it.
         match statx(self, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
             Ok(found) => Ok(found.stx_nlink > 0),
-            Err(Errno::NOSYS) => self.metadata().map(|found| found.nlink() > 0),
+            // Not there, or a container's filter answers so.
+            Err(Errno::NOSYS | Errno::PERM) => self.metadata().map(|found| found.nlink() > 0),
             Err(errno) => Err(errno.into()),
         }
     }

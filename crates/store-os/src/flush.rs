@@ -77,8 +77,8 @@ impl Shared {
 
     /// Makes the bytes below `upto`, and what else is committed by then, durable.
     ///
-    /// Only the flush lane calls this. `flushed` moves when every sync call has returned success,
-    /// and not otherwise.
+    /// Only who has the flush lane's turn calls this. `flushed` moves when every sync call has
+    /// returned success, and not otherwise.
     pub(crate) fn flush_through(&self, upto: LogOffset) -> Result<(), Error> {
         match self.begin_flush(upto)? {
             Some(round) => self.end_flush(round),

@@ -230,8 +230,7 @@ impl Log {
     ) -> Result<Result<Appended, AckError>, AppendError> {
         let (appended, is_lone) = self.shared.append(queue, message, wait)?;
         if is_lone {
-            self.shared.note(Lane::Flush);
-            self.shared.lead();
+            self.shared.lead_for_append(appended.end(), wait);
         } else {
             self.shared.wake_for_append(wait);
         }

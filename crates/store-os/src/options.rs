@@ -65,7 +65,8 @@ pub struct LogOptions {
     /// has it.
     pub close_timeout: Duration,
     /// Told of every commit and flush, and, while the log is opened, how far it was read
-    /// ([`Observer::on_recovery`]); must be quick, it is called by the lanes.
+    /// ([`Observer::on_recovery`]); must be quick, it is called by the lanes and by who
+    /// leads a sync ([`Log::append_and_lead`](crate::Log::append_and_lead)).
     pub observer: Option<Arc<dyn Observer>>,
     #[doc(hidden)]
     pub faults: Hidden,

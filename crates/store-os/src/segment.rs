@@ -332,28 +332,29 @@ fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, pace: &dyn Pace) -> Resu
     let zeroes = vec![0; ZERO_CHUNK];
     let mut at = from;
     while at < bytes {
-        let has_time = pace.has_time()?;
+        let has_time = pace.has_time(at, bytes)?;
         let begun = monotonic();
         let len = usize::try_from(bytes - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
         file.write_all_at(&zeroes[..len], at).map_err(|error| errno(&error))?;
-        if has_time {
+        at += length_u64(len);
+        if has_time && at < bytes {
             // Else all of it would reach the device at once, in front of everyone's syncs.
             file.sync_data().map_err(|error| errno(&error))?;
             pace.rest(monotonic().since(begun));
         }
-        at += length_u64(len);
     }
     Ok(())
 }
 
 /// How fast a segment is filled with zeroes.
 pub(crate) trait Pace {
-    /// Whether others should be let through between two chunks.
+    /// Whether others should be let through after the next chunk, when so many bytes of all are
+    /// filled.
     ///
     /// # Errors
     ///
     /// If filling is to end.
-    fn has_time(&self) -> Result<bool, Errno>;
+    fn has_time(&self, filled: u64, of: u64) -> Result<bool, Errno>;
 
     /// Lets others through for as long as a chunk took.
     fn rest(&self, took: Nanos);
@@ -363,7 +364,7 @@ pub(crate) trait Pace {
 pub(crate) struct InOneGo<'a>(pub(crate) &'a AtomicBool);
 
 impl Pace for InOneGo<'_> {
-    fn has_time(&self) -> Result<bool, Errno> {
+    fn has_time(&self, _filled: u64, _of: u64) -> Result<bool, Errno> {
         if self.0.load(Ordering::SeqCst) { Err(Errno::CANCELED) } else { Ok(false) }
     }
 
@@ -391,7 +392,7 @@ mod tests {
     }
 
     impl Pace for Scripted {
-        fn has_time(&self) -> Result<bool, Errno> {
+        fn has_time(&self, _filled: u64, _of: u64) -> Result<bool, Errno> {
             let chunk = self.asked.get();
             self.asked.set(chunk + 1);
             if chunk == self.stops {
@@ -420,7 +421,7 @@ mod tests {
         let bytes = length_u64(5 * ZERO_CHUNK / 2);
         let pace = scripted(&[1], usize::MAX);
         zero_fill(&*file, 10, bytes, &pace).unwrap();
-        assert_eq!(*pace.rested.borrow(), [0, 2]);
+        assert_eq!(*pace.rested.borrow(), [0], "nothing is left to rest for behind the last");
         let mut expect = vec![0; 5 * ZERO_CHUNK / 2];
         expect[..10].fill(7);
         assert!(std::fs::read(&path).unwrap() == expect);

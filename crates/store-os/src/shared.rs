@@ -102,7 +102,7 @@ impl Answers {
         self.ack[usize::from(wait == Wait::Yes)]
     }
 
-    fn wakes(&self, lane: Lane, wait: Wait) -> bool {
+    pub(crate) fn wakes(&self, lane: Lane, wait: Wait) -> bool {
         self.wakes[index(lane)][usize::from(wait == Wait::Yes)]
     }
 }

@@ -47,6 +47,8 @@ struct Gathering {
     /// The group that gathers now, from 1.
     group: u64,
     records: Vec<u8>,
+    /// Memory for the group after it.
+    spare: Vec<u8>,
     is_writing: bool,
     /// The last group that is durable.
     durable: u64,
@@ -98,10 +100,13 @@ impl Group {
     fn lead(&self, mut gathering: MutexGuard<'_, Gathering>, mine: u64) -> Result<()> {
         gathering.is_writing = true;
         gathering.group += 1;
-        let records = std::mem::take(&mut gathering.records);
+        let spare = std::mem::take(&mut gathering.spare);
+        let mut records = std::mem::replace(&mut gathering.records, spare);
         drop(gathering);
         let written = self.sink.lock().unwrap_or_else(PoisonError::into_inner).append(&records);
+        records.clear();
         let mut gathering = self.lock();
+        gathering.spare = records;
         gathering.is_writing = false;
         match written {
             Ok(()) => gathering.durable = mine,

@@ -65,21 +65,19 @@ pub(super) fn window(bench: &Bench<'_>, work: Work, root: &Path) -> Result<Measu
             }
             let message = Message { body: bodies.get(index), ..Message::default() };
             tickets.push_back((begun, log.append(&queue, &message, Wait::Yes)?));
-            if tickets.len() < WINDOW {
-                continue;
-            }
-            if let Some((begun, ticket)) = tickets.pop_front() {
+            if tickets.len() >= WINDOW
+                && let Some((begun, ticket)) = tickets.pop_front()
+            {
                 ticket.wait()?;
                 tally.add(begun, now());
             }
-            // What the same sync covered is told without waiting.
+            // What a sync has covered by now is told without waiting.
             let flushed = log.marks().flushed();
-            let done = now();
             while let Some((begun, ticket)) =
                 tickets.pop_front_if(|(_, ticket)| ticket.appended().end() <= flushed)
             {
                 ticket.wait()?;
-                tally.add(begun, done);
+                tally.add(begun, now());
             }
         }
         Ok(())
@@ -127,8 +125,7 @@ fn group_commit(io: Io) -> Settings {
 /// Opens a log, makes it take its first segment, and waits until it has made the one ahead: what it
 /// costs to have segments ready belongs to the measured time, but not what the first ones cost.
 fn open(bench: &Bench<'_>, root: &Path, settings: &Settings, segment_bytes: u64) -> Result<Log> {
-    let (settings, _) = strategy::usable(settings, root.parent().unwrap_or(root))?;
-    let log = strategy::open(root, &settings, segment_bytes, Arc::<Recorder>::default())
+    let log = strategy::open(root, settings, segment_bytes, Arc::<Recorder>::default())
         .context("the log")?;
     log.append_and_wait(&queue(&log, 0)?, &Message::default(), Wait::Yes)??;
     for _ in 0..LONGEST_SETTLING {

@@ -27,6 +27,11 @@ pub fn text(limits: &Limits, environment: &Environment) -> String {
         "",
         WIDTH,
     ));
+    if disk.in_memory {
+        lines.push("IN MEMORY: nothing here is durable, and a sync costs nothing".to_owned());
+    } else if disk.emulated {
+        lines.push("EMULATED: a loop device or the like, not hardware as it is".to_owned());
+    }
     for case in Case::ALL {
         let rows = rows(limits, case);
         if !rows.is_empty() {
@@ -55,7 +60,7 @@ pub struct Row {
     /// The same as a share of the best raw loop's in the same round, which is the same loop in
     /// every round: the one with the highest median.
     pub of_raw: Vec<f64>,
-    /// Whether the median of that reaches [`Case::goal`]; `None` for a raw loop.
+    /// Whether the median of that reaches [`Case::goal`]; `None` for a raw loop, or without any.
     pub meets_goal: Option<bool>,
     found: Vec<Measurement>,
 }
@@ -80,7 +85,8 @@ pub fn rows(limits: &Limits, case: Case) -> Vec<Row> {
                 (raw.per_s > 0.0).then(|| one.per_s / raw.per_s)
             })
             .collect();
-        let meets_goal = contender.is_log().then(|| case.goal() <= median(of_raw.clone()));
+        let is_judged = contender.is_log() && !of_raw.is_empty();
+        let meets_goal = is_judged.then(|| case.goal() <= median(of_raw.clone()));
         let per_s = found.iter().map(|found| found.per_s).collect();
         Row { contender, per_s, of_raw, meets_goal, found }
     };
@@ -113,8 +119,16 @@ fn table(rows: &[Row]) -> Table {
         table.add_row([
             row.contender.words().to_owned(),
             format::count(median(row.per_s.clone())),
-            format!("{}{mark}", format::ratio(median(row.of_raw.clone()))),
-            format!("[{}–{}]", format::ratio(least), format::ratio(most)),
+            if row.of_raw.is_empty() {
+                "–".to_owned()
+            } else {
+                format!("{}{mark}", format::ratio(median(row.of_raw.clone())))
+            },
+            if row.of_raw.is_empty() {
+                String::new()
+            } else {
+                format!("[{}–{}]", format::ratio(least), format::ratio(most))
+            },
             time(|found| found.p50_ns),
             time(|found| found.p99_ns),
             format::duration(median(row.found.iter().map(|found| found.cpu_ns_per_record))),
@@ -220,6 +234,10 @@ mod tests {
         let rows = rows(&limits(measurements), Case::Window);
         assert_eq!(rows.last().map(|row| row.of_raw.clone()), Some(vec![0.6]));
         assert_eq!(rows.last().and_then(|row| row.meets_goal), Some(false));
+        let alone = limits(vec![found(0, Case::Window, Contender::Tickets, 600.0)]);
+        let row = super::rows(&alone, Case::Window).pop().unwrap();
+        assert_eq!((row.of_raw, row.meets_goal), (Vec::new(), None));
+        assert!(!text(&alone, &environment()).contains("0.00"));
     }
 
     #[test]
@@ -238,7 +256,14 @@ mod tests {
         assert_fits(&text, WIDTH);
         assert!(!text.contains('…'), "{text}");
         assert!(text.contains("15k   0.12 !"), "{text}");
-        assert_fits(&super::text(&super::tests::limits(Vec::new()), &environment), WIDTH);
+        for (in_memory, emulated, label) in [(true, false, "IN MEMORY"), (false, true, "EMULATED")]
+        {
+            environment.disk.in_memory = in_memory;
+            environment.disk.emulated = emulated;
+            let text = super::text(&super::tests::limits(Vec::new()), &environment);
+            assert_fits(&text, WIDTH);
+            assert!(text.contains(label), "{text}");
+        }
     }
 
     #[test]

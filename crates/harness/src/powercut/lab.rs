@@ -34,8 +34,8 @@ pub trait Lab {
     /// If the load failed.
     fn run_until(&mut self, at: Nanos) -> Result<()>;
 
-    /// Reads the log's flushed mark, then what is acknowledged, then cuts: in this order nothing
-    /// that is counted as at risk can have been acknowledged after the cut. The load goes on.
+    /// Reads the log's flushed mark, then cuts; what was acknowledged by the cut counts as at risk,
+    /// and nothing that was acknowledged after it. The load goes on.
     /// `seed` decides what survives where not nothing does.
     ///
     /// # Errors
