@@ -6,8 +6,8 @@
 use crashlab::check::Violation;
 use crashlab::payload::Shape;
 use crashlab::sim::{
-    Call, Enough, Entry, Failure, Fault, Lie, NAMES, Plan, Totals, Wrong, record, run, run_many,
-    run_plans, shrink,
+    Call, Enough, Entry, Failure, Fault, Lie, NAMES, Outcome, Plan, Totals, Wrong, record, run,
+    run_many, run_plans, shrink,
 };
 
 /// Runs over all strategies with the same seeds each time.
@@ -27,15 +27,19 @@ fn assert_clean(totals: &Totals) {
 fn no_crash_breaks_a_promise_under_any_strategy() {
     let fresh = store_os::monotonic().get();
     println!("fresh seeds from {fresh} on");
+    let mut shown: [Outcome; NAMES.len()] = Default::default();
     for (first, runs) in [(0, FIXED), (fresh, FRESH)] {
         let totals = run_many(first, Enough::Runs(runs), None);
         assert_clean(&totals);
         assert_eq!(totals.all_runs(), runs);
-        for (place, name) in NAMES.into_iter().enumerate() {
-            let outcome = &totals.outcomes[place];
-            println!("{name}: {} runs, {outcome:?}", totals.runs[place]);
-            // That nothing is wrong says something only if there was something to lose.
-            assert!(outcome.acked > outcome.states && outcome.lost > outcome.states / 10, "{name}");
+        for (place, outcome) in totals.outcomes.into_iter().enumerate() {
+            println!("{}: {} runs, {outcome:?}", NAMES[place], totals.runs[place]);
+            shown[place].add(outcome);
+            let outcome = &shown[place];
+            // That nothing is wrong says something only if there was something to lose. The fixed
+            // seeds show it alone, and the fresh ones, of which few may show little, with them.
+            let name = NAMES[place];
+            assert!(outcome.acked > outcome.states && outcome.lost > outcome.states / 5, "{name}");
             assert!(outcome.torn > 0 && outcome.unsynced > 0 && outcome.faults > 0, "{name}");
             assert!(outcome.kills > 0 && outcome.refused > 0, "{name}");
             let is_bounded = outcome.nearest_to_bound > 500;
