@@ -110,3 +110,41 @@ impl Pace for WithTime<'_> {
         shared.allocator.wait(Some(monotonic().after(took)));
     }
 }
+
+#[cfg(not(modelled))]
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use group_commit::GroupCommit;
+    use store_core::{Message, QueueId, SegmentSize, Wait};
+
+    use super::*;
+    use crate::{Log, LogOptions};
+
+    #[test]
+    fn there_is_time_while_more_is_filled_than_appends_have_used() {
+        let root = tempfile::tempdir().unwrap();
+        let segment_size = SegmentSize::new(1 << 20).unwrap();
+        let options = LogOptions { segment_size, ..LogOptions::default() };
+        let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
+        let pace = WithTime(&log.shared);
+        let size = segment_size.bytes();
+        // The first segment is waited for by whoever comes first.
+        assert_eq!(pace.has_time(size - 1, size), Ok(false));
+        let queue = log.queue(b"t", QueueId::new(0)).unwrap();
+        let message = Message { body: &[1; 5000], ..Message::default() };
+        let used = log.append_and_wait(&queue, &message, Wait::Yes).unwrap().unwrap().end().get();
+        assert_eq!(pace.has_time(used - 1, size), Ok(false));
+        assert_eq!(pace.has_time(used, size), Ok(true));
+        // Into the second segment, of which little is used.
+        while log.marks().wrote().get() < size {
+            log.append_and_wait(&queue, &message, Wait::Yes).unwrap().unwrap();
+        }
+        assert_eq!(pace.has_time(10_000, size), Ok(true));
+        assert!(log.wait_for_segment(Duration::from_mins(1)));
+        log.shared.stop.store(true, Ordering::SeqCst);
+        assert_eq!(pace.has_time(size - 1, size), Err(Errno::CANCELED));
+        log.shared.stop.store(false, Ordering::SeqCst);
+    }
+}

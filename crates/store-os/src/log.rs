@@ -222,6 +222,11 @@ impl Log {
     /// # Errors
     ///
     /// Those of [`append_and_wait`](Self::append_and_wait).
+    ///
+    /// # Panics
+    ///
+    /// If the strategy or the observer does while this thread acts for the lane; the log is then
+    /// poisoned, as by a panic in the lane's own thread.
     pub fn append_and_lead(
         &self,
         queue: &Queue,

@@ -313,6 +313,22 @@ fn a_panic_in_a_lane_poisons_the_log_and_hangs_nobody() {
 }
 
 #[test]
+fn a_panic_of_who_leads_goes_to_its_caller_and_poisons_the_log() {
+    let root = tempfile::tempdir().unwrap();
+    let options =
+        LogOptions { io: Some(Io::Positioned), observer: Some(Arc::new(Panics)), ..small() };
+    let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
+    let handle = queue(&log, "T");
+    let message = Message::default();
+    let lead = || log.append_and_lead(&handle, &message, Wait::Yes);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(lead)).is_err());
+    let later = log.append(&handle, &message, Wait::Yes).map(|_| ());
+    let Err(AppendError::Poisoned(poison)) = later else { panic!("{later:?}") };
+    assert_eq!(poison.first.op, Op::Panicked);
+    assert!(matches!(log.close(), Err(CloseError::Poisoned { .. })));
+}
+
+#[test]
 fn without_patience_an_append_still_asks_for_what_is_missing() {
     let root = tempfile::tempdir().unwrap();
     let injector = Injector::new();

@@ -248,3 +248,59 @@ fn why_there_is_no_acknowledgement_is_in_the_errors_type() {
     assert_eq!(shut, AckError::Closed);
     assert_eq!(shut.to_string(), "the log was closed before the record was durable");
 }
+
+/// Commits what is appended, and flushes what is committed: two lanes that work together.
+#[derive(Clone, Copy, Debug)]
+struct CommitsFirst {
+    /// Whether appends wake the flush lane too, which has nothing to do yet.
+    wakes_both: bool,
+}
+
+impl FlushStrategy for CommitsFirst {
+    fn ack(&self, _wait: Wait) -> AckAt {
+        AckAt::Flushed
+    }
+
+    fn wakes(&self, lane: Lane, event: Event) -> bool {
+        match event {
+            Event::Appended(_) => lane == Lane::Commit || self.wakes_both,
+            Event::Committed => lane == Lane::Flush,
+        }
+    }
+
+    /// Long, and a test that hears of it has hung.
+    fn timeout(&self) -> Option<Nanos> {
+        Some(Nanos::from_millis(60_000))
+    }
+
+    fn uses(&self, _lane: Lane) -> bool {
+        true
+    }
+
+    fn poll(&mut self, lane: Lane, _now: Nanos, seen: &Observed) -> Action {
+        let marks = seen.marks;
+        match lane {
+            Lane::Commit if marks.committed() < marks.wrote() => Action::Commit(marks.wrote()),
+            Lane::Flush if marks.flushed() < marks.committed() => Action::Flush(marks.committed()),
+            _ if seen.draining && marks.flushed() == marks.wrote() => Action::Done,
+            Lane::Commit if seen.draining => Action::Done,
+            _ => Action::Idle,
+        }
+    }
+
+    fn on_done(&mut self, _lane: Lane, _now: Nanos, _seen: &Observed) {}
+}
+
+#[test]
+fn who_leads_is_told_also_where_the_commit_lane_has_to_act_first() {
+    for wakes_both in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let options = LogOptions { io: Some(Io::Positioned), ..small() };
+        let log = Log::open(root.path(), options, CommitsFirst { wakes_both }).unwrap();
+        let handle = queue(&log, "T");
+        for _ in 0..200 {
+            let told = log.append_and_lead(&handle, &Message::default(), Wait::Yes).unwrap();
+            assert!(told.unwrap().end() <= log.marks().flushed(), "{wakes_both}");
+        }
+    }
+}
