@@ -38,7 +38,7 @@ pub fn text(manifest: &Manifest, env: &Environment, cells: &[Cell], width: usize
 }
 
 /// The disk, and whether anyone can know what it keeps.
-fn disk_line(env: &Environment) -> String {
+pub(crate) fn disk_line(env: &Environment) -> String {
     let disk = &env.disk;
     let mut facts =
         vec![disk.file_system.clone().unwrap_or_else(|| "file system unknown".to_owned())];
@@ -89,24 +89,15 @@ fn body(rows: &[Row], width: usize) -> Vec<String> {
 
 fn drawn(rows: &[Row], on_one_line: bool, name: usize, gap: u16) -> Vec<String> {
     let mut table = Table::new();
-    table.load_style(NOTHING);
     if on_one_line {
         table.set_header(ONE_LINE_HEADS);
         table.add_rows(rows.iter().map(|row| Texts::of(row, name).on_one_line()));
+        ruled(table, 1, gap)
     } else {
         table.set_header(TWO_LINE_HEADS);
         table.add_rows(rows.iter().map(|row| Texts::of(row, name).on_two_lines()));
+        ruled(table, 2, gap)
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, gap));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut lines: Vec<String> = table.lines().collect();
-    let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
-    lines.insert(if on_one_line { 1 } else { 2 }, "-".repeat(widest));
-    lines
 }
 
 const ONE_LINE_HEADS: [&str; 10] = [
@@ -299,8 +290,9 @@ fn names(rows: &[Row], which: fn(&Row) -> bool) -> String {
     names.join(", ")
 }
 
-/// A table's lines: two of headings, a rule as wide as the widest, the first column to the left.
-pub(crate) fn ruled(mut table: Table, gap: u16) -> Vec<String> {
+/// A table's lines, with a rule as wide as the widest below its headings; the first column stands
+/// to the left, the others to the right.
+pub(crate) fn ruled(mut table: Table, headings: usize, gap: u16) -> Vec<String> {
     table.load_style(NOTHING);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, gap));
@@ -310,7 +302,7 @@ pub(crate) fn ruled(mut table: Table, gap: u16) -> Vec<String> {
     }
     let mut lines: Vec<String> = table.lines().collect();
     let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
-    lines.insert(2, "-".repeat(widest));
+    lines.insert(headings, "-".repeat(widest));
     lines
 }
 

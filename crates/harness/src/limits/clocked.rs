@@ -96,14 +96,14 @@ impl Measured {
 
 /// Processor time and device traffic up to now, or between two moments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+struct Cost {
     cpu: Nanos,
     device: Option<DiskCounters>,
 }
 
 impl Bench<'_> {
     /// What the process and the device have done up to now.
-    pub(super) fn cost(&self) -> Cost {
+    fn cost(&self) -> Cost {
         let spent = clock_gettime(ClockId::ProcessCPUTime);
         let seconds = u64::try_from(spent.tv_sec).unwrap_or_default();
         let cpu = seconds * 1_000_000_000 + u64::try_from(spent.tv_nsec).unwrap_or_default();
@@ -112,12 +112,6 @@ impl Bench<'_> {
 }
 
 impl Cost {
-    /// Whether next to nothing was done since.
-    pub(super) fn is_idle_since(self, earlier: Self) -> bool {
-        let Self { cpu, device } = self.since(earlier);
-        cpu < Nanos::from_millis(1) && device.is_none_or(|device| device.write_bytes < 1 << 18)
-    }
-
     fn since(self, earlier: Self) -> Self {
         let device = earlier.device.zip(self.device);
         Self {

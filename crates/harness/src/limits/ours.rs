@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use store_core::{Message, QueueId, Wait};
 use store_os::{Log, Queue};
 
@@ -26,7 +25,7 @@ pub(super) fn sync(
     contender: Contender,
 ) -> Result<Measured> {
     let io = if contender == Contender::Mapped { Io::Mapped } else { Io::Positioned };
-    let log = open(bench, root, &group_commit(io), FILE_BYTES)?;
+    let log = open(root, &group_commit(io), FILE_BYTES)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let measured = for_a_time(bench, work.producers, |producer, window, tally| {
         let queue = queue(&log, producer)?;
@@ -53,7 +52,7 @@ pub(super) fn sync(
 
 /// One producer with a window of tickets.
 pub(super) fn window(bench: &Bench<'_>, work: Work, root: &Path) -> Result<Measured> {
-    let log = open(bench, root, &group_commit(Io::Positioned), FILE_BYTES)?;
+    let log = open(root, &group_commit(Io::Positioned), FILE_BYTES)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let measured = for_a_time(bench, 1, |producer, window, tally| {
         let queue = queue(&log, producer)?;
@@ -96,7 +95,7 @@ pub(super) fn asynchronous(bench: &Bench<'_>, work: Work, root: &Path) -> Result
         io: Io::Mapped,
         prealloc: Prealloc::Fallocate,
     };
-    let log = open(bench, root, &settings, 2 * COPY_BYTES)?;
+    let log = open(root, &settings, 2 * COPY_BYTES)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let each = COPY_BYTES / u64::from(work.producers) / store_core::length_u64(work.record_bytes);
     let measured = once(bench, work.producers, each * u64::from(work.producers), |producer| {
@@ -124,17 +123,15 @@ fn group_commit(io: Io) -> Settings {
 
 /// Opens a log, makes it take its first segment, and waits until it has made the one ahead: what it
 /// costs to have segments ready belongs to the measured time, but not what the first ones cost.
-fn open(bench: &Bench<'_>, root: &Path, settings: &Settings, segment_bytes: u64) -> Result<Log> {
+fn open(root: &Path, settings: &Settings, segment_bytes: u64) -> Result<Log> {
     let log = strategy::open(root, settings, segment_bytes, Arc::<Recorder>::default())
         .context("the log")?;
     log.append_and_wait(&queue(&log, 0)?, &Message::default(), Wait::Yes)??;
-    for _ in 0..LONGEST_SETTLING {
-        let before = bench.cost();
-        thread::sleep(SETTLED);
-        if bench.cost().is_idle_since(before) {
-            break;
-        }
-    }
+    ensure!(
+        log.wait_for_segment(PATIENCE),
+        "the log's next segment of {segment_bytes} bytes was not ready in {} s",
+        PATIENCE.as_secs()
+    );
     Ok(log)
 }
 
@@ -143,7 +140,5 @@ fn queue(log: &Log, producer: u32) -> Result<Queue> {
 }
 
 const SEED: u64 = 1;
-/// A process and a device that do nothing for so long have nothing left to do.
-const SETTLED: Duration = Duration::from_millis(60);
-/// How often to look for that.
-const LONGEST_SETTLING: u32 = 200;
+/// For a segment of some hundred MiB on a slow disk.
+const PATIENCE: Duration = Duration::from_mins(1);

@@ -44,7 +44,7 @@ fn narrowed(cases: &[Case], table: fn(&[Case], usize, u16) -> Table) -> Vec<Stri
     tries.extend((6..=longest).rev().map(|name| (name, 1)));
     let mut lines = Vec::new();
     for (name, gap) in tries {
-        lines = ruled(table(cases, name, gap), gap);
+        lines = ruled(table(cases, name, gap), 2, gap);
         if lines.iter().all(|line| line.trim_end().chars().count() <= WIDTH) {
             break;
         }
