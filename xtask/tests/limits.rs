@@ -16,7 +16,7 @@ fn limits(directory: &Path, results: &Path, arguments: &[&str]) -> Output {
 #[test]
 fn every_contender_of_a_case_is_measured_in_every_round_and_nothing_stays() {
     let (work, results) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let short = ["--rounds", "2", "--measure-ms", "20", "--case", "sync-1", "--case", "sync-16"];
+    let short = ["--rounds", "2", "--measure-ms", "100", "--case", "sync-1", "--case", "sync-16"];
     let output = limits(work.path(), results.path(), &short);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{errors}");

@@ -90,7 +90,8 @@ pub fn measure(
     let recorder = Arc::new(Recorder::default());
     let observer = Arc::clone(&recorder);
     let started_at_ms = wall_ms();
-    let (settings, said) = strategy::usable(&strategy.settings, setting.directory)?;
+    let (settings, said) =
+        strategy::usable(&strategy.settings, setting.segment_bytes, setting.directory)?;
     let strategy = &Strategy { settings, ..strategy.clone() };
     let log = strategy::open(&root, &settings, setting.segment_bytes, observer)
         .with_context(|| format!("strategy {}", strategy.name))?;

@@ -157,10 +157,11 @@ impl Case {
                 Contender::Direct,
                 Contender::Lead,
                 Contender::HandOver,
+                Contender::Positioned,
                 Contender::Mapped,
             ],
             Self::Sync16 | Self::Sync64 | Self::Sync256 | Self::Sync64Large => {
-                &[Contender::Fdatasync, Contender::Direct, Contender::Lead]
+                &[Contender::Fdatasync, Contender::Direct, Contender::Lead, Contender::Positioned]
             }
             Self::Window => &[Contender::Fdatasync, Contender::Direct, Contender::Tickets],
             Self::Copy1 | Self::Copy2 | Self::Copy1Small | Self::Copy2Small => {
@@ -186,6 +187,8 @@ pub enum Contender {
     Lead,
     /// The log's group commit; the flush lane's thread runs every sync.
     HandOver,
+    /// The log's group commit through the page cache and `fdatasync`; who waits alone runs it.
+    Positioned,
     /// The log's group commit through a mapping and `msync`.
     Mapped,
     /// The log's group commit with a window of tickets.
@@ -197,7 +200,15 @@ pub enum Contender {
 impl Contender {
     /// Whether it is the log, not a raw loop.
     pub fn is_log(self) -> bool {
-        matches!(self, Self::Lead | Self::HandOver | Self::Mapped | Self::Tickets | Self::Async)
+        matches!(
+            self,
+            Self::Lead
+                | Self::HandOver
+                | Self::Positioned
+                | Self::Mapped
+                | Self::Tickets
+                | Self::Async
+        )
     }
 
     /// What it is called in the tables.
@@ -209,6 +220,7 @@ impl Contender {
             Self::Copy => "raw checksum + copy",
             Self::Lead => "log",
             Self::HandOver => "log, handed over",
+            Self::Positioned => "log, pwrite + fdatasync",
             Self::Mapped => "log, mapped + msync",
             Self::Tickets => "log, tickets",
             Self::Async => "log, asynchronous",
@@ -401,7 +413,7 @@ fn measure(
                 (Some(sink), _) => loops::group(bench, work, sink),
             }
         }
-        Contender::Lead | Contender::HandOver | Contender::Mapped => {
+        Contender::Lead | Contender::HandOver | Contender::Positioned | Contender::Mapped => {
             ours::sync(bench, work, &root, contender)
         }
         Contender::Tickets => ours::window(bench, work, &root),

@@ -138,18 +138,22 @@ impl Settings {
     }
 }
 
-/// How appends reach the page cache.
+/// How appends reach the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Io {
     /// Stores into a shared mapping, made durable by `msync`.
     Mapped,
     /// `pwrite`, made durable by `fdatasync`.
     Positioned,
+    /// Whole blocks past the page cache (`O_DIRECT`), durable when the call returns (`RWF_DSYNC`).
+    Direct,
 }
 
 /// How a segment's space is allocated before it takes appends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Prealloc {
+    /// Not at all: blocks come with the writes, and a full disk fails one of those.
+    None,
     /// `fallocate`: at once, but the first write to each block changes metadata too.
     Fallocate,
     /// Writing zeros: slower, and later writes change data only.

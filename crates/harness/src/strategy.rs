@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use commit_realtime::CommitRealtime;
 use flush_realtime::FlushRealtime;
 use group_commit::GroupCommit;
-use store_core::{AckAt, Action, Event, FlushStrategy, Lane, Nanos, Observed, SegmentSize, Wait};
+use store_core::{
+    AckAt, Action, Event, FlushStrategy, Lane, Nanos, Observed, PAGE_SIZE, SegmentSize, Wait,
+};
 use store_os::{Io, Log, LogOptions, Observer, Preallocate};
 
 use crate::clock::nanos;
@@ -111,9 +113,11 @@ fn with(options: LogOptions, io: profile::Io, prealloc: profile::Prealloc) -> Lo
         io: Some(match io {
             profile::Io::Mapped => Io::Mapped,
             profile::Io::Positioned => Io::Positioned,
+            profile::Io::Direct => Io::Direct,
         }),
         prefault: true,
         preallocate: match prealloc {
+            profile::Prealloc::None => Preallocate::None,
             profile::Prealloc::Fallocate => Preallocate::Fallocate,
             profile::Prealloc::Zero => Preallocate::Zero,
         },
@@ -136,13 +140,17 @@ fn flush_config(
     }
 }
 
-/// The settings that can be used in `directory`: a mapping where the file system allows it, else
-/// positioned writes. Also what to say about that, if anything.
+/// The settings that can be used in `directory`: a mapping or writes past the page cache where the
+/// file system allows them, else positioned writes. Also what to say about that, if anything.
 ///
 /// # Errors
 ///
 /// If the file system cannot be asked.
-pub fn usable(settings: &Settings, directory: &Path) -> Result<(Settings, Option<Check>)> {
+pub fn usable(
+    settings: &Settings,
+    segment_bytes: u64,
+    directory: &Path,
+) -> Result<(Settings, Option<Check>)> {
     let mut usable = *settings;
     let io = match &mut usable {
         Settings::FlushRealtime { io, .. }
@@ -150,15 +158,29 @@ pub fn usable(settings: &Settings, directory: &Path) -> Result<(Settings, Option
         | Settings::None { io } => io,
         Settings::CommitRealtime { .. } => return Ok((usable, None)),
     };
-    if *io == profile::Io::Positioned || Log::can_map(directory)? {
+    let (is_possible, instead_of, rule) = match *io {
+        profile::Io::Positioned => return Ok((usable, None)),
+        profile::Io::Mapped => (
+            Log::can_map(directory)?,
+            "mapped",
+            "a mapping is possible: the file system does not copy on write",
+        ),
+        profile::Io::Direct => (
+            segment_bytes.is_multiple_of(PAGE_SIZE) && Log::can_write_directly(directory),
+            "direct",
+            "whole blocks can be written past the page cache: the file system takes O_DIRECT, and \
+             segments are whole blocks",
+        ),
+    };
+    if is_possible {
         return Ok((usable, None));
     }
     *io = profile::Io::Positioned;
     let check = Check {
         code: "io".to_owned(),
         level: Level::Label,
-        value: "positioned instead of mapped".to_owned(),
-        rule: "a mapping is possible: the file system does not copy on write".to_owned(),
+        value: format!("positioned instead of {instead_of}"),
+        rule: rule.to_owned(),
     };
     Ok((usable, Some(check)))
 }
@@ -188,6 +210,6 @@ pub fn is_staged(settings: &Settings) -> bool {
         Settings::CommitRealtime { .. } => true,
         Settings::FlushRealtime { io, .. }
         | Settings::GroupCommit { io, .. }
-        | Settings::None { io } => *io == profile::Io::Positioned,
+        | Settings::None { io } => *io != profile::Io::Mapped,
     }
 }

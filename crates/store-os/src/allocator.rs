@@ -1,15 +1,17 @@
 //! The thread that makes the next segment ready before the log needs it.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use store_core::{LogOffset, Nanos, SegmentName};
+use store_core::{LogOffset, Nanos, SegmentName, length_u64};
 
-use crate::append::Ready;
+use crate::append::{Ready, Tail};
 use crate::clock::monotonic;
 use crate::error::{Error, Op};
-use crate::segment::{InOneGo, Pace, Segment};
+use crate::filling::{Haste, InOneGo, PIECE, Pace};
+use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::sync::Ordering;
 
@@ -19,7 +21,12 @@ impl Shared {
     /// After a failure it tries again when an append asks, so that space which was freed is used.
     pub(crate) fn allocate_ahead(&self) {
         loop {
-            self.allocate(&WithTime(self));
+            if let Allocated::Made(segment) = self.allocate(&WithTime(self)) {
+                let seen = Cell::new(0);
+                self.fill(&segment, &UntilTaken { shared: self, segment: &segment, seen });
+                // Who took it meanwhile may have ended a rest with its wake-up.
+                continue;
+            }
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
@@ -29,15 +36,19 @@ impl Shared {
 
     /// Makes the next segment in one go if it is missing; whether it was.
     pub(crate) fn allocate_once(&self) -> bool {
-        self.allocate(&InOneGo(&self.stop))
+        let pace = &InOneGo(&self.stop);
+        let allocated = self.allocate(pace);
+        if let Allocated::Made(segment) = &allocated {
+            self.fill(segment, pace);
+        }
+        !matches!(allocated, Allocated::Nothing)
     }
 
-    fn allocate(&self, pace: &dyn Pace) -> bool {
-        let wanted = self.wanted_segment();
-        if let Some(start) = wanted {
-            self.deliver(start, pace);
+    fn allocate(&self, pace: &dyn Pace) -> Allocated {
+        match self.wanted_segment() {
+            Some(start) => self.deliver(start, pace),
+            None => Allocated::Nothing,
         }
-        wanted.is_some()
     }
 
     fn wanted_segment(&self) -> Option<LogOffset> {
@@ -49,23 +60,43 @@ impl Shared {
         start.checked_add(self.options.segment_size.bytes()).map(|_| start)
     }
 
-    fn deliver(&self, start: LogOffset, pace: &dyn Pace) {
+    fn deliver(&self, start: LogOffset, pace: &dyn Pace) -> Allocated {
         let made = self
             .clear_away(start)
             .and_then(|()| Segment::create(self.directory.segments(), start, &self.options, pace));
+        if let Ok((segment, _)) = &made
+            && self.tail().active.is_none()
+        {
+            // Who opens a log appends at once, and would end it before it has begun.
+            segment.fill(HEAD_START, &self.options, pace);
+        }
         let mut tail = self.tail();
         tail.attempts += 1;
-        match made {
+        let allocated = match made {
             Ok((segment, writer)) => {
-                tail.next = Some(Ready { segment: Arc::new(segment), writer });
+                let segment = Arc::new(segment);
+                tail.next = Some(Ready { segment: Arc::clone(&segment), writer });
                 tail.made += 1;
                 tail.refused = None;
+                Allocated::Made(segment)
             }
             Err(error) => {
                 tail.has_litter |= !matches!(error.op, Op::Create);
                 tail.refused = Some(error.wanting(self.options.segment_size.bytes()));
+                Allocated::Refused
             }
-        }
+        };
+        drop(tail);
+        self.room.notify_all();
+        allocated
+    }
+
+    /// Fills the segment that was made last with zeroes, as far as there is time for it before it
+    /// is used.
+    fn fill(&self, segment: &Segment, pace: &dyn Pace) {
+        segment.fill(self.options.segment_size.bytes(), &self.options, pace);
+        let mut tail = self.tail();
+        tail.filled = tail.made;
         drop(tail);
         self.room.notify_all();
     }
@@ -94,14 +125,12 @@ impl Shared {
 struct WithTime<'a>(&'a Shared);
 
 impl Pace for WithTime<'_> {
-    fn has_time(&self, filled: u64, of: u64) -> Result<bool, Errno> {
+    fn haste(&self, filled: u64, of: u64) -> Result<Haste, Errno> {
         let Self(shared) = self;
-        InOneGo(&shared.stop).has_time(filled, of)?;
-        let tail = shared.tail();
-        let Some(active) = &tail.active else { return Ok(false) };
-        let used = tail.wrote.since(active.start);
+        InOneGo(&shared.stop).haste(filled, of)?;
         // Both segments have the same size.
-        Ok(used <= filled)
+        let has_time = used(&shared.tail()).is_some_and(|used| used <= filled);
+        Ok(if has_time { Haste::Share } else { Haste::Hurry })
     }
 
     /// An append that comes to wait for the segment ends it.
@@ -109,6 +138,52 @@ impl Pace for WithTime<'_> {
         let Self(shared) = self;
         shared.allocator.wait(Some(monotonic().after(took)));
     }
+}
+
+/// Bytes that appends have used of the segment before the next; `None` before there is one.
+fn used(tail: &Tail) -> Option<u64> {
+    tail.active.as_ref().map(|active| tail.wrote.since(active.start))
+}
+
+/// The allocator's thread behind a segment that appends can have at any time. Zeroes are then only
+/// worth writing ahead of appends: while those outrun them, every byte would go to the device twice
+/// when it has the least to spare.
+struct UntilTaken<'a> {
+    shared: &'a Shared,
+    segment: &'a Segment,
+    /// What was used at the last look.
+    seen: Cell<u64>,
+}
+
+impl Pace for UntilTaken<'_> {
+    fn haste(&self, filled: u64, of: u64) -> Result<Haste, Errno> {
+        let Self { shared, segment, seen } = self;
+        InOneGo(&shared.stop).haste(filled, of)?;
+        let tail = shared.tail();
+        if tail.next.as_ref().is_none_or(|next| next.segment.start != segment.start) {
+            return Err(Errno::CANCELED);
+        }
+        let Some(used) = used(&tail) else { return Ok(Haste::Hurry) };
+        let grown = used.saturating_sub(seen.replace(used));
+        let is_outrun = filled < used && length_u64(PIECE) <= grown;
+        Ok(if is_outrun { Haste::Wait } else { Haste::Share })
+    }
+
+    fn rest(&self, took: Nanos) {
+        WithTime(self.shared).rest(took.max(SHORT_REST));
+    }
+}
+
+/// How much of a log's first segment is filled before it takes appends.
+const HEAD_START: u64 = 64 << 20;
+/// Appends that outrun the zeroes are looked at again after as long.
+const SHORT_REST: Nanos = Nanos::from_millis(1);
+
+/// What became of a look whether a segment is wanted.
+enum Allocated {
+    Made(Arc<Segment>),
+    Nothing,
+    Refused,
 }
 
 #[cfg(not(modelled))]
@@ -131,20 +206,20 @@ mod tests {
         let pace = WithTime(&log.shared);
         let size = segment_size.bytes();
         // The first segment is waited for by whoever comes first.
-        assert_eq!(pace.has_time(size - 1, size), Ok(false));
+        assert_eq!(pace.haste(size - 1, size), Ok(Haste::Hurry));
         let queue = log.queue(b"t", QueueId::new(0)).unwrap();
         let message = Message { body: &[1; 5000], ..Message::default() };
         let used = log.append_and_wait(&queue, &message, Wait::Yes).unwrap().unwrap().end().get();
-        assert_eq!(pace.has_time(used - 1, size), Ok(false));
-        assert_eq!(pace.has_time(used, size), Ok(true));
+        assert_eq!(pace.haste(used - 1, size), Ok(Haste::Hurry));
+        assert_eq!(pace.haste(used, size), Ok(Haste::Share));
         // Into the second segment, of which little is used.
         while log.marks().wrote().get() < size {
             log.append_and_wait(&queue, &message, Wait::Yes).unwrap().unwrap();
         }
-        assert_eq!(pace.has_time(10_000, size), Ok(true));
+        assert_eq!(pace.haste(10_000, size), Ok(Haste::Share));
         assert!(log.wait_for_segment(Duration::from_mins(1)));
         log.shared.stop.store(true, Ordering::SeqCst);
-        assert_eq!(pace.has_time(size - 1, size), Err(Errno::CANCELED));
+        assert_eq!(pace.haste(size - 1, size), Err(Errno::CANCELED));
         log.shared.stop.store(false, Ordering::SeqCst);
     }
 }

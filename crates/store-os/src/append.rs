@@ -151,6 +151,8 @@ pub(crate) struct Tail {
     pub(crate) attempts: u64,
     /// How many of them made one.
     pub(crate) made: u64,
+    /// How many of those are filled as far as they will be.
+    pub(crate) filled: u64,
     /// How the last of them failed, if it did.
     pub(crate) refused: Option<Error>,
     /// Whether one of them may have left a file behind.

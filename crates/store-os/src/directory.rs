@@ -13,7 +13,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{Error, Op, OpenError};
 use crate::files::{Files, Held, Linux};
-use crate::options::Platform;
+use crate::options::{Platform, Possible};
 
 /// A store directory that this process owns.
 #[derive(Debug)]
@@ -93,12 +93,12 @@ impl Directory {
         sync_directory_of(self.files(), &self.root)
     }
 
-    /// Whether segments can be mapped: see [`copies_on_write`].
-    pub(crate) fn can_map(&self) -> Result<bool, Error> {
-        let copies = self.files().copies_on_write(&self.segments);
-        copies
-            .map(|copies| !copies)
-            .map_err(|error| Error::from_std(Op::Open, &self.segments, &error))
+    /// What segments can be written with.
+    pub(crate) fn possible(&self) -> Result<Possible, Error> {
+        let failed = |error| Error::from_std(Op::Open, &self.segments, &error);
+        let files = self.files();
+        let mapped = !files.copies_on_write(&self.segments).map_err(failed)?;
+        Ok(Possible { mapped, direct: files.takes_blocks(&self.segments) })
     }
 
     /// Makes the segments' names durable.

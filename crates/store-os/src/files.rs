@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use rustix::fs::{
     Advice, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags, fadvise, fallocate,
     ioctl_getflags, ioctl_setflags, statx,
 };
-use rustix::io::{Errno, retry_on_intr};
-use store_core::{LogOffset, Nanos, TimestampMs};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
+use store_core::{LogOffset, Nanos, TimestampMs, length_u64};
 
+use crate::blocks::{BLOCK, BLOCK_LEN, Blocks};
 use crate::clock;
 use crate::directory::{Lock, copies_on_write};
 use crate::error::OpenError;
@@ -51,6 +53,10 @@ pub trait Files: fmt::Debug + Send + Sync {
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
     /// `open(O_RDWR)`.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
+    /// `open(O_RDWR | O_DIRECT)`, for [`LogFile::write_blocks_at`].
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        self.open(path)
+    }
     /// `open(O_RDWR | O_CREAT)`.
     fn open_or_create(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
     /// `stat`.
@@ -67,6 +73,10 @@ pub trait Files: fmt::Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, OpenError>;
     /// Whether the file system writes changed blocks to new places.
     fn copies_on_write(&self, path: &Path) -> io::Result<bool>;
+    /// Whether files in a directory can be written past the page cache in blocks of 4 KiB.
+    fn takes_blocks(&self, _directory: &Path) -> bool {
+        true
+    }
     /// How many threads may read at a time; 1: the caller reads alone.
     fn readers(&self) -> usize;
     /// `CLOCK_MONOTONIC`.
@@ -103,6 +113,22 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     }
     /// `pwrite`, again after a short write.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// `pwritev2` of pieces that are whole blocks of 4 KiB in aligned memory, again after a short
+    /// write; with `RWF_DSYNC`, and so durable on return, if `durably`. Only of a file that was
+    /// opened for it ([`Files::open_direct`]).
+    fn write_blocks_at(
+        &self,
+        pieces: &mut [IoSlice<'_>],
+        at: u64,
+        durably: bool,
+    ) -> io::Result<()> {
+        let mut at = at;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            self.write_all_at(piece, at)?;
+            at += length_u64(piece.len());
+        }
+        if durably { self.sync_data() } else { Ok(()) }
+    }
     /// `pread`, again after a short read.
     fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()>;
     /// `fdatasync`.
@@ -154,6 +180,10 @@ impl Files for Linux {
         Ok(Arc::new(file))
     }
 
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        Ok(Arc::new(File::from(open_direct(path, OFlags::empty())?)))
+    }
+
     fn open_or_create(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
@@ -201,6 +231,18 @@ impl Files for Linux {
 
     fn copies_on_write(&self, path: &Path) -> io::Result<bool> {
         copies_on_write(path).map_err(|error| error.source.into())
+    }
+
+    fn takes_blocks(&self, directory: &Path) -> bool {
+        // Tried, because what kernels tell of it is newer than it: with a file without a name,
+        // which is gone when it is closed.
+        let block = Blocks([0; BLOCK_LEN]);
+        let tried = open_direct(directory, OFlags::TMPFILE).map(File::from).and_then(|file| {
+            let pieces = &mut [IoSlice::new(&block.0)];
+            file.write_blocks_at(pieces, 0, true).map_err(|error| errno(&error))
+        });
+        // A full disk tries nothing.
+        matches!(tried, Ok(()) | Err(Errno::NOSPC | Errno::DQUOT))
     }
 
     fn readers(&self) -> usize {
@@ -254,6 +296,26 @@ impl LogFile for File {
         FileExt::write_all_at(self, bytes, at)
     }
 
+    fn write_blocks_at(
+        &self,
+        mut pieces: &mut [IoSlice<'_>],
+        mut at: u64,
+        durably: bool,
+    ) -> io::Result<()> {
+        let flags = if durably { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        IoSlice::advance_slices(&mut pieces, 0);
+        while !pieces.is_empty() {
+            let written = retry_on_intr(|| pwritev2(self, pieces, at, flags))?;
+            // The rest could not be written from where it begins, nor could a full disk go on.
+            if written == 0 || !length_u64(written).is_multiple_of(BLOCK) {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            IoSlice::advance_slices(&mut pieces, written);
+            at += length_u64(written);
+        }
+        Ok(())
+    }
+
     fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()> {
         FileExt::read_exact_at(self, out, at)
     }
@@ -288,6 +350,11 @@ impl LogFile for File {
     fn as_file(&self) -> Option<&File> {
         Some(self)
     }
+}
+
+fn open_direct(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC | flags;
+    retry_on_intr(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)))
 }
 
 /// The system's number for an error.

@@ -1,12 +1,14 @@
 //! The two actions: staged bytes to the page cache, and the page cache to the device.
 
+use std::io::IoSlice;
 use std::sync::{Arc, PoisonError};
 
 use store_core::{LogOffset, Nanos};
 
+use crate::blocks::{BLOCK, BLOCK_LEN, Blocks};
 use crate::error::Error;
 use crate::map::Reader;
-use crate::options::{CommitEvent, FlushEvent};
+use crate::options::{CommitEvent, FlushEvent, Io};
 use crate::segment::Segment;
 use crate::shared::{Mark, Shared};
 use crate::sync::{Ordering, fence};
@@ -33,27 +35,22 @@ impl Shared {
         }
         let started = self.now();
         let mark = self.written();
-        self.write_staged(&reader, from, mark.offset).inspect_err(|error| {
-            // Before the next who waits for the ring has it, and writes the same again.
-            self.progress.poison_with(error);
-        })?;
-        let ended = self.now();
-        reader.release(mark.offset.get());
-        // Both in one step for `flushable`: a sync must not cover what `committed` does not show.
-        let mut committed = self.committed();
-        self.progress.set_committed(mark.offset);
-        *committed = mark;
-        drop(committed);
+        self.write_staged(&mut reader, from, mark, false)?;
         drop(reader);
+        let (ended, upto, records) = (self.now(), mark.offset, mark.records);
+        self.tell_of_commit(&CommitEvent { started, ended, from, upto, records });
+        Ok(())
+    }
+
+    /// Staging space has become free: lets appends go on that wait for it, and tells the observer.
+    fn tell_of_commit(&self, event: &CommitEvent) {
         fence(Ordering::SeqCst);
         if self.blocked.load(Ordering::SeqCst) > 0 {
             self.notify_room();
         }
         if let Some(observer) = &self.options.observer {
-            let records = mark.records;
-            observer.on_commit(&CommitEvent { started, ended, from, upto: mark.offset, records });
+            observer.on_commit(event);
         }
-        Ok(())
     }
 
     /// [`commit_through`](Self::commit_through) for an append, whose failure poisons the log as a
@@ -62,16 +59,32 @@ impl Shared {
         self.commit_through(upto).inspect_err(|error| self.fail(error))
     }
 
-    fn write_staged(&self, reader: &Reader, from: LogOffset, to: LogOffset) -> Result<(), Error> {
-        for (segment, start, end) in self.pieces(from, to) {
-            let mut at = start;
-            for slice in reader.slices(start.get(), end.get()) {
-                if !slice.is_empty() {
-                    segment.write(slice, at)?;
-                    at = LogOffset::new(at.get() + store_core::length_u64(slice.len()));
-                }
-            }
+    /// Writes what is staged up to `to` and moves `committed` there; `durably`: each write syncs.
+    fn write_staged(
+        &self,
+        reader: &mut Reader,
+        from: LogOffset,
+        to: Mark,
+        durably: bool,
+    ) -> Result<(), Error> {
+        let is_direct = self.options.io() == Io::Direct;
+        for (segment, start, end) in self.pieces(from, to.offset) {
+            let written = if is_direct {
+                write_blocks(&segment, reader, start, end, durably)
+            } else {
+                write_bytes(&segment, reader, start, end)
+            };
+            written.inspect_err(|error| {
+                // Before the next who waits for the ring has it, and writes the same again.
+                self.progress.poison_with(error);
+            })?;
         }
+        let kept = if is_direct { to.offset.get() % BLOCK } else { 0 };
+        reader.release(to.offset.get() - kept);
+        // Both in one step for `flushable`: a sync must not cover what `committed` does not show.
+        let mut committed = self.committed();
+        self.progress.set_committed(to.offset);
+        *committed = to;
         Ok(())
     }
 
@@ -88,6 +101,9 @@ impl Shared {
 
     /// Commits, and fixes what the sync covers; `None` if nothing is left to sync.
     pub(crate) fn begin_flush(&self, upto: LogOffset) -> Result<Option<Round>, Error> {
+        if let Some(round) = self.write_durably(upto)? {
+            return Ok(Some(round));
+        }
         self.commit_through(upto)?;
         let from = self.progress.flushed();
         let mark = self.flushable();
@@ -95,15 +111,43 @@ impl Shared {
             return Ok(None);
         }
         self.progress.begin_round(mark.offset);
-        Ok(Some(Round { started: self.now(), from, mark }))
+        Ok(Some(Round { started: self.now(), from, mark, is_synced: false }))
+    }
+
+    /// Writes what is staged with calls that return when it is durable, where everything before is
+    /// and no lane commits meanwhile; `None` otherwise.
+    fn write_durably(&self, upto: LogOffset) -> Result<Option<Round>, Error> {
+        let Some(staged) = &self.staged else { return Ok(None) };
+        if self.options.io() != Io::Direct || self.answers.uses_commit {
+            return Ok(None);
+        }
+        let mut reader = staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = self.progress.flushed();
+        if upto <= from || self.progress.committed() != from {
+            return Ok(None);
+        }
+        if let Some(poison) = self.progress.poison() {
+            return Err(poison.first.clone());
+        }
+        let mark = self.written();
+        self.no_longer_waiting(mark.offset);
+        self.progress.begin_round(mark.offset);
+        let started = self.now();
+        self.write_staged(&mut reader, from, mark, true)?;
+        drop(reader);
+        let (ended, upto, records) = (self.now(), mark.offset, mark.records);
+        self.tell_of_commit(&CommitEvent { started, ended, from, upto, records });
+        Ok(Some(Round { started, from, mark, is_synced: true }))
     }
 
     /// Syncs what a round covers, and moves `flushed` when all of it has succeeded.
     pub(crate) fn end_flush(&self, round: Round) -> Result<(), Error> {
-        let Round { started, from, mark } = round;
+        let Round { started, from, mark, is_synced } = round;
         let mut syncs = 0;
         for (segment, start, end) in self.pieces(from, mark.offset) {
-            segment.sync(start, end)?;
+            if !is_synced {
+                segment.sync(start, end)?;
+            }
             syncs += 1;
         }
         let ended = self.now();
@@ -127,11 +171,16 @@ impl Shared {
     /// The end of what a sync can cover now; it takes along everyone who waits for bytes before it.
     fn flushable(&self) -> Mark {
         let mark = if self.staged.is_some() { *self.committed() } else { self.written() };
+        self.no_longer_waiting(mark.offset);
+        mark
+    }
+
+    /// A sync that covers everything below `upto` is about to begin.
+    fn no_longer_waiting(&self, upto: LogOffset) {
         let mut tail = self.tail();
-        if tail.wanted <= mark.offset {
+        if tail.wanted <= upto {
             tail.waiting_since = None;
         }
-        mark
     }
 
     /// `from..to` by segment.
@@ -181,6 +230,46 @@ pub(crate) struct Round {
     started: Nanos,
     from: LogOffset,
     mark: Mark,
+    /// The writes were syncs.
+    is_synced: bool,
+}
+
+/// Brings staged bytes of one segment to the page cache.
+fn write_bytes(
+    segment: &Segment,
+    reader: &Reader,
+    start: LogOffset,
+    end: LogOffset,
+) -> Result<(), Error> {
+    let mut at = start;
+    for slice in reader.slices(start.get(), end.get()) {
+        if !slice.is_empty() {
+            segment.write(slice, at)?;
+            at = LogOffset::new(at.get() + store_core::length_u64(slice.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the blocks that staged bytes of one segment lie in: the first of them again, if it holds
+/// earlier bytes too, and the last with zeroes behind the log's end.
+fn write_blocks(
+    segment: &Segment,
+    reader: &Reader,
+    start: LogOffset,
+    end: LogOffset,
+    durably: bool,
+) -> Result<(), Error> {
+    let begun = start.get() - start.get() % BLOCK;
+    let whole = end.get() - end.get() % BLOCK;
+    let mut last = Blocks([0; BLOCK_LEN]);
+    let [tail, rest] = reader.slices(whole, end.get());
+    assert!(rest.is_empty(), "the ring begins anew with a block");
+    last.0[..tail.len()].copy_from_slice(tail);
+    let last = if tail.is_empty() { &[] } else { &last.0[..] };
+    let [first, second] = reader.slices(begun, whole);
+    let pieces = &mut [first, second, last].map(IoSlice::new);
+    segment.write_blocks(pieces, LogOffset::new(begun), durably)
 }
 
 /// Full segments whose descriptors are kept for readers; older ones are opened when read.

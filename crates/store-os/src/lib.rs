@@ -17,6 +17,7 @@
 
 mod allocator;
 mod append;
+mod blocks;
 mod clock;
 mod closing;
 mod crew;
@@ -26,6 +27,7 @@ mod driver;
 mod error;
 mod faults;
 mod files;
+mod filling;
 mod flush;
 mod hole;
 mod keeper;

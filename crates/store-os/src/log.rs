@@ -12,6 +12,7 @@ use store_core::{
 };
 
 use crate::append::{Appended, Queue, Queues, Sink, Tail};
+use crate::blocks::{BLOCK, BLOCK_LEN};
 use crate::clock::monotonic;
 use crate::closing::{Closing, Ending};
 use crate::crew::Crew;
@@ -19,8 +20,9 @@ use crate::cursor::Cursor;
 use crate::directory::Directory;
 
 use crate::error::{AckError, AppendError, CloseError, Error, Op, OpenError};
+use crate::files::{Files as _, Linux};
 use crate::keeper::{CheckpointFile, Records};
-use crate::map::ring;
+use crate::map::{Reader, Writer, ring};
 use crate::options::{Io, LogOptions};
 use crate::progress::Progress;
 use crate::recovery::{Recovered, Recovery, recover};
@@ -103,8 +105,7 @@ impl Log {
     ) -> Result<Self, OpenError> {
         let answers = Answers::of(&strategy);
         let directory = Directory::own(root, &options.platform)?;
-        let can_map = directory.can_map()?;
-        options.resolve(&strategy, can_map)?;
+        options.resolve(&strategy, directory.possible()?)?;
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
         let checkpoint = CheckpointFile::load(directory.root(), directory.files());
@@ -157,6 +158,13 @@ impl Log {
     /// If the file system cannot be asked.
     pub fn can_map(root: &Path) -> Result<bool, Error> {
         crate::directory::copies_on_write(root).map(|copies| !copies)
+    }
+
+    /// Whether [`Io::Direct`] is possible in `root`, which exists. That is tried with a block in a
+    /// file that has no name and is gone at once, so not where none can be made. Where the disk is
+    /// full it cannot be told, and it is taken to be.
+    pub fn can_write_directly(root: &Path) -> bool {
+        Linux.takes_blocks(root)
     }
 
     /// What opening found.
@@ -311,12 +319,14 @@ impl Log {
         self.shared.tail().records
     }
 
-    /// Blocks until a first segment was made ready ahead of appends, at most `limit`; whether it
+    /// Blocks until a first segment was made ready ahead of appends, and filled with zeroes as far
+    /// as it will be ([`Preallocate::Zero`](crate::Preallocate::Zero)), at most `limit`; whether it
     /// was.
     ///
     /// Appends wait for a segment by themselves; this is for who wants the first ones not to.
     pub fn wait_for_segment(&self, limit: Duration) -> bool {
-        let is_ahead = |tail: &Tail| tail.next.is_some() || tail.made > 1;
+        let is_ahead =
+            |tail: &Tail| (tail.next.is_some() || tail.made > 1) && tail.filled == tail.made;
         let limit = Nanos::new(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         let deadline = monotonic().after(limit);
         let mut tail = self.shared.tail();
@@ -393,11 +403,19 @@ fn build(
     let (sink, staged) = match options.io() {
         Io::Mapped => (Sink::Mapped(recovered.writer), None),
         Io::Positioned => {
-            // Whole pages, so that where the ring begins anew no write ends within a sector.
-            let pages = options.staging_bytes.checked_next_multiple_of(PAGE_SIZE);
-            let capacity = pages.unwrap_or(u64::MAX);
-            let (writer, reader) = ring(capacity, end.get())
-                .map_err(|error| Error::from_std(Op::Map, directory.segments(), &error))?;
+            let (writer, reader) = staging(&directory, &options, end)?;
+            (Sink::Staged(writer), Some(Mutex::new(reader)))
+        }
+        Io::Direct => {
+            // The block that the log ends in is written again with what comes next.
+            let begun = LogOffset::new(end.get() - end.get() % BLOCK);
+            let (mut writer, reader) = staging(&directory, &options, begun)?;
+            if let Some(active) = recovered.segments.last().filter(|_| begun < end) {
+                let mut block = [0; BLOCK_LEN];
+                let len = usize::try_from(end.since(begun)).expect("less than a block");
+                active.read(&mut block[..len], begun)?;
+                writer.store(&block[..len]);
+            }
             (Sink::Staged(writer), Some(Mutex::new(reader)))
         }
     };
@@ -414,6 +432,7 @@ fn build(
         next: None,
         attempts: 0,
         made: 0,
+        filled: 0,
         refused: None,
         has_litter: false,
         sink,
@@ -444,6 +463,21 @@ fn build(
         stop: AtomicBool::new(false),
         draining: AtomicBool::new(false),
     })
+}
+
+/// The staging ring, whose positions begin at `start`.
+fn staging(
+    directory: &Directory,
+    options: &LogOptions,
+    start: LogOffset,
+) -> Result<(Writer, Reader), Error> {
+    // Whole pages, so that where the ring begins anew no write ends within a sector; and one for
+    // the block that stays to be written again.
+    let pages = options.staging_bytes.checked_next_multiple_of(PAGE_SIZE);
+    let kept = if options.io() == Io::Direct { BLOCK } else { 0 };
+    let capacity = pages.and_then(|bytes| bytes.checked_add(kept)).unwrap_or(u64::MAX);
+    ring(capacity, start.get())
+        .map_err(|error| Error::from_std(Op::Map, directory.segments(), &error))
 }
 
 #[cfg(modelled)]

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_core::{AckAt, FlushStrategy, Lane, LogOffset, Nanos, Protection, SegmentSize, Wait};
+use store_core::{
+    AckAt, FlushStrategy, Lane, LogOffset, Nanos, PAGE_SIZE, Protection, SegmentSize, Wait,
+};
 
 use crate::error::OpenError;
 use crate::faults::Injected;
@@ -20,14 +22,25 @@ pub enum Io {
     /// Stores into a staging buffer, which `pwrite` brings to the page cache: for group commit
     /// before each sync, for staged commits at their interval, and otherwise in the append.
     Positioned,
+    /// Stores into a staging buffer, whose blocks of 4 KiB go past the page cache to the device
+    /// (`O_DIRECT`); what a group commit writes is durable when the one call returns
+    /// (`RWF_DSYNC`). The last block is written again with what comes behind. Reads go through the
+    /// page cache.
+    Direct,
 }
 
 /// How a segment's space is made sure of before it takes appends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Preallocate {
+    /// Not at all: the file has its length and no blocks, as RocketMQ makes it. A full disk then
+    /// fails a write, which poisons the log, instead of the making of a segment; never into a
+    /// mapping.
+    None,
     /// `fallocate`: blocks are reserved but not written. A sync must also turn them to written.
     Fallocate,
-    /// `fallocate`, then zeroes: the disk is written twice, and a sync writes data alone.
+    /// `fallocate`, then zeroes for as long as they are ahead of appends: the disk is written
+    /// twice, and a sync writes data alone. Appends that outrun the zeroes end them, and go on in
+    /// what is reserved. Into a mapping, and where there is no `fallocate`, all zeroes come first.
     Zero,
 }
 
@@ -39,10 +52,13 @@ pub struct LogOptions {
     /// Size of each segment (`mappedFileSizeCommitLog`); a log keeps the one it was made with, and
     /// has one ahead. Default 1 GiB, as RocketMQ has it.
     pub segment_size: SegmentSize,
-    /// How appends reach the page cache. Default `None`: positioned where the strategy acknowledges
-    /// what is flushed or staged, and where nothing can be mapped ([`Log::can_map`]); else mapped.
+    /// How appends reach the file. Default `None`: direct where the strategy acknowledges what is
+    /// flushed and the file system lets it ([`Log::can_write_directly`]) and does not copy on
+    /// write; else positioned for such a strategy, for one that stages, and where nothing can be
+    /// mapped ([`Log::can_map`]); else mapped.
     ///
     /// [`Log::can_map`]: crate::Log::can_map
+    /// [`Log::can_write_directly`]: crate::Log::can_write_directly
     pub io: Option<Io>,
     /// How segments are made ready. Default `Fallocate`; group commit syncs faster with `Zero`,
     /// which writes each segment once before it is used.
@@ -50,7 +66,7 @@ pub struct LogOptions {
     /// Whether a mapped segment's pages are faulted in before it takes appends, which makes all of
     /// them dirty. Default `false`: the first append to each page faults.
     pub prefault: bool,
-    /// Size of the staging buffer with [`Io::Positioned`], in bytes. Full, it makes appends wait.
+    /// Size of the staging buffer without [`Io::Mapped`], in bytes. Full, it makes appends wait.
     /// Default 64 MiB.
     pub staging_bytes: u64,
     /// Longest body accepted, in bytes (`maxMessageSize`). Default 4 MiB.
@@ -142,7 +158,7 @@ impl LogOptions {
         by_message.min(u64::from(self.segment_size.max_record_len()))
     }
 
-    /// How appends reach the page cache, once the log is being opened.
+    /// How appends reach the file, once the log is being opened.
     pub(crate) fn io(&self) -> Io {
         self.io.expect("chosen by `resolve`")
     }
@@ -151,14 +167,23 @@ impl LogOptions {
     pub(crate) fn resolve(
         &mut self,
         strategy: &dyn FlushStrategy,
-        can_map: bool,
+        possible: Possible,
     ) -> Result<(), OpenError> {
         let refuse = |reason: &str| Err(OpenError::Options { reason: reason.to_owned() });
-        let positioned =
-            strategy.uses(Lane::Commit) || strategy.ack(Wait::Yes) == AckAt::Flushed || !can_map;
-        let chosen = if positioned { Io::Positioned } else { Io::Mapped };
+        let Possible { mapped: can_map, direct: can_write_directly } = possible;
+        let acks_flushed = strategy.ack(Wait::Yes) == AckAt::Flushed;
+        let stages = strategy.uses(Lane::Commit);
+        let has_blocks = self.segment_size.bytes().is_multiple_of(PAGE_SIZE);
+        let chosen = match () {
+            // Where blocks are copied on write the page cache gathers them to larger ones.
+            () if acks_flushed && !stages && can_write_directly && has_blocks && can_map => {
+                Io::Direct
+            }
+            () if acks_flushed || stages || !can_map => Io::Positioned,
+            () => Io::Mapped,
+        };
         let io = *self.io.get_or_insert(chosen);
-        if io == Io::Mapped && strategy.uses(Lane::Commit) {
+        if io == Io::Mapped && stages {
             return refuse(
                 "a strategy with a commit lane needs Io::Positioned: mapped bytes are committed at \
                  once",
@@ -170,9 +195,33 @@ impl LogOptions {
                  write; use Io::Positioned",
             );
         }
+        if io == Io::Mapped && self.preallocate == Preallocate::None {
+            return refuse(
+                "a store into a mapping can die for want of space that was not reserved; use \
+                 Preallocate::Fallocate, or another Io",
+            );
+        }
+        if io == Io::Direct && !acks_flushed && !stages {
+            return refuse(
+                "a strategy that acknowledges what the page cache has would write each record to \
+                 the device with Io::Direct; use Io::Mapped or Io::Positioned",
+            );
+        }
+        if io == Io::Direct && !can_write_directly {
+            return refuse(
+                "the file system does not take writes of 4 KiB past the page cache (O_DIRECT); \
+                 use Io::Positioned",
+            );
+        }
+        if io == Io::Direct && !has_blocks {
+            return refuse(
+                "Io::Direct writes blocks of 4096 bytes, of which a segment has no whole number; \
+                 use Io::Positioned",
+            );
+        }
         // A roll takes a blank that is shorter than the record behind it, and the record.
         let needed = 2 * self.max_record_len() + 8;
-        if io == Io::Positioned && self.staging_bytes < needed {
+        if io != Io::Mapped && self.staging_bytes < needed {
             return Err(OpenError::Options {
                 reason: format!(
                     "staging_bytes is {}, but a message of max_message_bytes {} needs {needed}",
@@ -203,6 +252,15 @@ impl fmt::Debug for LogOptions {
             .field("close_timeout", &self.close_timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// What the file system lets a log do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Possible {
+    /// [`Log::can_map`](crate::Log::can_map).
+    pub(crate) mapped: bool,
+    /// [`Log::can_write_directly`](crate::Log::can_write_directly).
+    pub(crate) direct: bool,
 }
 
 /// Told what the lanes do, as it ends, and how opening goes on. Each method does nothing unless it

@@ -1,20 +1,22 @@
 //! One segment's file: made with real space, written, synced, read.
 
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use store_core::{LogOffset, Nanos, SegmentName, SegmentSize, length_u64};
+use store_core::{LogOffset, SegmentName, SegmentSize, length_u64};
 
 use crate::clock::monotonic;
 use crate::directory::sync_directory_of;
 use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
 use crate::files::{Files, LogFile, errno};
+use crate::filling::{Filling, Haste, InOneGo, Pace, zeroes};
 use crate::map::{FileMap, FileWriter};
 use crate::options::{Io, LogOptions, Platform, Preallocate};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::AtomicBool;
 use crate::walk::{Source, behind};
 
 /// A segment's file and, while it takes mapped appends, its map.
@@ -28,6 +30,9 @@ pub(crate) struct Segment {
     /// `None` once the segment is full, durable and old: it is opened when it is read.
     file: Option<Arc<dyn LogFile>>,
     map: Option<FileMap>,
+    /// The same file for writes past the page cache, while it takes such appends.
+    direct: Option<Arc<dyn LogFile>>,
+    filling: Arc<Filling>,
     platform: Platform,
     faults: Injected,
 }
@@ -47,7 +52,7 @@ impl Segment {
         let files = options.files();
         let file =
             files.create_new(&path).map_err(|error| Error::from_std(Op::Create, &path, &error))?;
-        let made = Self::fill(&path, file, start, options, pace)
+        let made = Self::furnish(&path, file, start, options, pace)
             .and_then(|made| sync_directory_of(files, directory).map(|()| made));
         if made.is_err() {
             // The first error is the one to report. A file that stays is all zero: recovery drops
@@ -57,7 +62,7 @@ impl Segment {
         made
     }
 
-    fn fill(
+    fn furnish(
         path: &Path,
         file: Arc<dyn LogFile>,
         start: LogOffset,
@@ -70,9 +75,13 @@ impl Segment {
         file.write_in_place();
         // The length first: a file of another length would make RocketMQ refuse the whole store.
         file.set_len(size.bytes()).map_err(|error| allocation(errno(&error)))?;
-        allocate(&*file, size, options.preallocate, pace).map_err(allocation)?;
+        let is_filled = allocate(&*file, options, pace).map_err(allocation)?;
         file.sync_all().map_err(|error| Error::from_std(Op::Sync, path, &error))?;
-        Self::finish(path, file, start, options)
+        let made = Self::finish(path, file, start, options)?;
+        if is_filled {
+            made.0.filling.end();
+        }
+        Ok(made)
     }
 
     /// Opens an existing segment to append to it behind `end`: `fallocate` makes sure of its space
@@ -85,7 +94,11 @@ impl Segment {
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let file = open_existing(options.files(), path)?;
         let size = options.segment_size;
-        match reserve(&*file, size) {
+        let reserved = match options.preallocate {
+            Preallocate::None => Ok(()),
+            Preallocate::Fallocate | Preallocate::Zero => reserve(&*file, size),
+        };
+        match reserved {
             Err(Errno::OPNOTSUPP) => {
                 zero_fill(&*file, end.since(start), size.bytes(), &InOneGo(&AtomicBool::new(false)))
             }
@@ -108,7 +121,7 @@ impl Segment {
         options: &LogOptions,
     ) -> Result<(Self, Option<FileWriter>), Error> {
         let (map, writer) = match options.io() {
-            Io::Positioned => (None, None),
+            Io::Positioned | Io::Direct => (None, None),
             Io::Mapped => {
                 let len = usize::try_from(options.segment_size.bytes())
                     .map_err(|_| Error::new(Op::Map, path, Errno::NOMEM))?;
@@ -120,12 +133,18 @@ impl Segment {
                 (Some(map), Some(writer))
             }
         };
+        let direct = match options.io() {
+            Io::Direct => Some(open_direct(options.files(), path)?),
+            Io::Mapped | Io::Positioned => None,
+        };
         let segment = Self {
             start,
             size: options.segment_size,
             path: path.to_owned(),
             file: Some(file),
             map,
+            direct,
+            filling: Arc::default(),
             platform: options.platform.clone(),
             faults: options.faults.0.clone(),
         };
@@ -145,6 +164,8 @@ impl Segment {
             path: path.to_owned(),
             file: Some(file),
             map: None,
+            direct: None,
+            filling: Arc::default(),
             platform: options.platform.clone(),
             faults: options.faults.0.clone(),
         })
@@ -158,6 +179,8 @@ impl Segment {
             path: path.to_owned(),
             file: None,
             map: None,
+            direct: None,
+            filling: Arc::default(),
             platform: options.platform.clone(),
             faults: options.faults.0.clone(),
         }
@@ -171,6 +194,8 @@ impl Segment {
             path: self.path.clone(),
             file: Some(self.file()?),
             map: None,
+            direct: None,
+            filling: Arc::default(),
             platform: self.platform.clone(),
             faults: self.faults.clone(),
         })
@@ -180,7 +205,8 @@ impl Segment {
     /// if it has neither to give back.
     pub(crate) fn retired(&self, keeps_file: bool) -> Option<Self> {
         let file = self.file.clone().filter(|_| keeps_file);
-        if self.map.is_none() && file.is_some() == self.file.is_some() {
+        let has_less = file.is_some() != self.file.is_some();
+        if self.map.is_none() && self.direct.is_none() && !has_less {
             return None;
         }
         Some(Self {
@@ -189,6 +215,8 @@ impl Segment {
             path: self.path.clone(),
             file,
             map: None,
+            direct: None,
+            filling: Arc::default(),
             platform: self.platform.clone(),
             faults: self.faults.clone(),
         })
@@ -210,8 +238,36 @@ impl Segment {
         &self.path
     }
 
+    /// Writes zeroes over what is reserved up to `bytes`, so that later writes change data only,
+    /// until the first of those comes; not into a mapped segment.
+    ///
+    /// Through a descriptor of its own: an error of these writes must not be told there instead of
+    /// one that concerns records, nor the other way round.
+    pub(crate) fn fill(&self, bytes: u64, options: &LogOptions, pace: &dyn Pace) {
+        if options.preallocate != Preallocate::Zero {
+            return;
+        }
+        let files = options.files();
+        let opened = match options.io() {
+            Io::Mapped => return,
+            Io::Positioned => files.open(&self.path),
+            Io::Direct => files.open_direct(&self.path),
+        };
+        let Ok(file) = opened else { return };
+        self.filling.run(bytes.min(self.size.bytes()), pace, |zeroes, at| {
+            let written = match options.io() {
+                Io::Direct => file.write_blocks_at(&mut [IoSlice::new(zeroes)], at, true),
+                Io::Mapped | Io::Positioned => {
+                    file.write_all_at(zeroes, at).and_then(|()| file.sync_data())
+                }
+            };
+            written.map_err(|error| errno(&error))
+        });
+    }
+
     /// Writes all of `bytes` at log offset `at`: `pwrite`, again after a short write.
     pub(crate) fn write(&self, bytes: &[u8], at: LogOffset) -> Result<(), Error> {
+        self.filling.end();
         self.faults
             .before(Call::Write)
             .map_err(|errno| Error::new(Op::Write, &self.path, errno))?;
@@ -221,6 +277,31 @@ impl Segment {
             .map_err(|error| error.wanting(length_u64(bytes.len())))
     }
 
+    /// Writes blocks at log offset `at` past the page cache; `durably`: they are on the device when
+    /// it returns, and so is all that was written before, as after [`sync`](Self::sync).
+    pub(crate) fn write_blocks(
+        &self,
+        pieces: &mut [IoSlice<'_>],
+        at: LogOffset,
+        durably: bool,
+    ) -> Result<(), Error> {
+        self.filling.end();
+        let failed = |op| move |errno| Error::new(op, &self.path, errno);
+        self.faults.before(Call::Write).map_err(failed(Op::Write))?;
+        if durably {
+            self.faults.before(Call::Sync).map_err(failed(Op::Sync))?;
+        }
+        let len = pieces.iter().map(|piece| length_u64(piece.len())).sum();
+        let file = self.direct.as_ref().expect("a segment that takes blocks is open for it");
+        file.write_blocks_at(pieces, at.since(self.start), durably).map_err(|error| {
+            let written = Error::from_std(Op::Write, &self.path, &error).wanting(len);
+            // Which half of a call that does both has failed only a full disk tells.
+            let is_sync = durably && !written.is_out_of_space();
+            if is_sync { Error::from_std(Op::Sync, &self.path, &error) } else { written }
+        })?;
+        if durably { self.check_named(Ok(())) } else { Ok(()) }
+    }
+
     /// Blocks until the bytes of `from..to` are on the device: `msync` of just that range where the
     /// segment is mapped, else `fdatasync`.
     ///
@@ -228,17 +309,25 @@ impl Segment {
     /// `ENOENT` if the file has no name any more: nobody will find what is on the device.
     pub(crate) fn sync(&self, from: LogOffset, to: LogOffset) -> Result<(), Error> {
         self.faults.before(Call::Sync).map_err(|errno| Error::new(Op::Sync, &self.path, errno))?;
-        let result = match &self.map {
+        self.check_named(match &self.map {
             Some(map) => {
                 let place = |offset: LogOffset| {
                     usize::try_from(offset.since(self.start)).expect("a mapped place fits usize")
                 };
                 map.sync(place(from), place(to))
             }
-            None => self.file()?.sync_data(),
-        };
+            // Of the descriptor that the writes went through, which is told of their errors.
+            None => match &self.direct {
+                Some(file) => file.sync_data(),
+                None => self.file()?.sync_data(),
+            },
+        })
+    }
+
+    /// What a sync gave, unless the file has lost its name.
+    fn check_named(&self, synced: io::Result<()>) -> Result<(), Error> {
         let named =
-            result.and_then(|()| self.file.as_ref().map_or(Ok(true), |file| file.is_named()));
+            synced.and_then(|()| self.file.as_ref().map_or(Ok(true), |file| file.is_named()));
         match named {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::new(Op::Sync, &self.path, Errno::NOENT)),
@@ -305,23 +394,29 @@ fn populate(map: &FileMap, path: &Path) -> Result<(), Error> {
     }
 }
 
+fn open_direct(files: &dyn Files, path: &Path) -> Result<Arc<dyn LogFile>, Error> {
+    files.open_direct(path).map_err(|error| Error::from_std(Op::Open, path, &error))
+}
+
 fn open_existing(files: &dyn Files, path: &Path) -> Result<Arc<dyn LogFile>, Error> {
     files.open(path).map_err(|error| Error::from_std(Op::Open, path, &error))
 }
 
-/// Makes sure that every block of the file exists.
-fn allocate(
-    file: &dyn LogFile,
-    size: SegmentSize,
-    preallocate: Preallocate,
-    pace: &dyn Pace,
-) -> Result<(), Errno> {
-    match (reserve(file, size), preallocate) {
-        (Ok(()), Preallocate::Fallocate) => Ok(()),
-        // A file system without fallocate still gives real blocks to real zeroes.
-        (Ok(()) | Err(Errno::OPNOTSUPP), _) => zero_fill(file, 0, size.bytes(), pace),
-        (Err(errno), _) => Err(errno),
+/// Makes sure that every block of the file exists; whether zeroes were written to all.
+fn allocate(file: &dyn LogFile, options: &LogOptions, pace: &dyn Pace) -> Result<bool, Errno> {
+    let size = options.segment_size;
+    if options.preallocate == Preallocate::None {
+        return Ok(false);
     }
+    // Into a mapping appends store at any time, so zeroes come before them.
+    let is_first = options.preallocate == Preallocate::Zero && options.io() == Io::Mapped;
+    match reserve(file, size) {
+        Ok(()) if !is_first => return Ok(false),
+        // A file system without fallocate still gives real blocks to real zeroes.
+        Ok(()) | Err(Errno::OPNOTSUPP) => {}
+        Err(errno) => return Err(errno),
+    }
+    zero_fill(file, 0, size.bytes(), pace).map(|()| true)
 }
 
 fn reserve(file: &dyn LogFile, size: SegmentSize) -> Result<(), Errno> {
@@ -329,15 +424,14 @@ fn reserve(file: &dyn LogFile, size: SegmentSize) -> Result<(), Errno> {
 }
 
 fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, pace: &dyn Pace) -> Result<(), Errno> {
-    let zeroes = vec![0; ZERO_CHUNK];
     let mut at = from;
     while at < bytes {
-        let has_time = pace.has_time(at, bytes)?;
+        let haste = pace.haste(at, bytes)?;
         let begun = monotonic();
-        let len = usize::try_from(bytes - at).unwrap_or(ZERO_CHUNK).min(ZERO_CHUNK);
-        file.write_all_at(&zeroes[..len], at).map_err(|error| errno(&error))?;
-        at += length_u64(len);
-        if has_time && at < bytes {
+        let zeroes = zeroes(bytes - at);
+        file.write_all_at(zeroes, at).map_err(|error| errno(&error))?;
+        at += length_u64(zeroes.len());
+        if haste != Haste::Hurry && at < bytes {
             // Else all of it would reach the device at once, in front of everyone's syncs.
             file.sync_data().map_err(|error| errno(&error))?;
             pace.rest(monotonic().since(begun));
@@ -346,42 +440,15 @@ fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, pace: &dyn Pace) -> Resu
     Ok(())
 }
 
-/// How fast a segment is filled with zeroes.
-pub(crate) trait Pace {
-    /// Whether others should be let through after the next chunk, when so many bytes of all are
-    /// filled.
-    ///
-    /// # Errors
-    ///
-    /// If filling is to end.
-    fn has_time(&self, filled: u64, of: u64) -> Result<bool, Errno>;
-
-    /// Lets others through for as long as a chunk took.
-    fn rest(&self, took: Nanos);
-}
-
-/// As fast as it goes, until told to stop.
-pub(crate) struct InOneGo<'a>(pub(crate) &'a AtomicBool);
-
-impl Pace for InOneGo<'_> {
-    fn has_time(&self, _filled: u64, _of: u64) -> Result<bool, Errno> {
-        if self.0.load(Ordering::SeqCst) { Err(Errno::CANCELED) } else { Ok(false) }
-    }
-
-    fn rest(&self, _took: Nanos) {}
-}
-
-/// 1 MiB: large writes fill fastest. (Only positioned writes use zeroed segments; under a mapping
-/// the large folios that this makes would be written whole at each sync.)
-const ZERO_CHUNK: usize = 1 << 20;
-
 #[cfg(not(modelled))]
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
 
+    use store_core::Nanos;
+
     use super::*;
-    use crate::sync::AtomicBool;
+    use crate::filling::PIECE;
 
     /// In a hurry for some chunks, with time for the others, and stopped after so many.
     struct Scripted {
@@ -392,13 +459,13 @@ mod tests {
     }
 
     impl Pace for Scripted {
-        fn has_time(&self, _filled: u64, _of: u64) -> Result<bool, Errno> {
+        fn haste(&self, _filled: u64, _of: u64) -> Result<Haste, Errno> {
             let chunk = self.asked.get();
             self.asked.set(chunk + 1);
-            if chunk == self.stops {
-                Err(Errno::CANCELED)
-            } else {
-                Ok(!self.hurries.contains(&chunk))
+            match chunk {
+                _ if chunk == self.stops => Err(Errno::CANCELED),
+                _ if self.hurries.contains(&chunk) => Ok(Haste::Hurry),
+                _ => Ok(Haste::Share),
             }
         }
 
@@ -416,13 +483,13 @@ mod tests {
     fn others_are_let_through_between_chunks_while_nobody_waits() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("segment");
-        std::fs::write(&path, vec![7; 5 * ZERO_CHUNK / 2]).unwrap();
+        std::fs::write(&path, vec![7; 5 * PIECE / 2]).unwrap();
         let file = Platform::default().files().open(&path).unwrap();
-        let bytes = length_u64(5 * ZERO_CHUNK / 2);
+        let bytes = length_u64(5 * PIECE / 2);
         let pace = scripted(&[1], usize::MAX);
         zero_fill(&*file, 10, bytes, &pace).unwrap();
         assert_eq!(*pace.rested.borrow(), [0], "nothing is left to rest for behind the last");
-        let mut expect = vec![0; 5 * ZERO_CHUNK / 2];
+        let mut expect = vec![0; 5 * PIECE / 2];
         expect[..10].fill(7);
         assert!(std::fs::read(&path).unwrap() == expect);
     }
@@ -433,9 +500,9 @@ mod tests {
         let path = root.path().join("segment");
         std::fs::write(&path, b"").unwrap();
         let file = Platform::default().files().open(&path).unwrap();
-        let bytes = length_u64(4 * ZERO_CHUNK);
+        let bytes = length_u64(4 * PIECE);
         assert_eq!(zero_fill(&*file, 0, bytes, &scripted(&[], 2)), Err(Errno::CANCELED));
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), length_u64(2 * ZERO_CHUNK));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), length_u64(2 * PIECE));
         let stop = AtomicBool::new(true);
         assert_eq!(zero_fill(&*file, 0, bytes, &InOneGo(&stop)), Err(Errno::CANCELED));
     }

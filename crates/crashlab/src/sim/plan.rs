@@ -75,7 +75,7 @@ pub enum Strategy {
 }
 
 impl Plan {
-    /// The run of a seed. Five seeds in a row are of five different strategies.
+    /// The run of a seed. Six seeds in a row are of six different kinds.
     pub fn of(seed: u64) -> Self {
         let random = &mut Random::of(seed, 0);
         let (strategy, io) = match seed % KINDS {
@@ -83,7 +83,8 @@ impl Plan {
             1 => (group_commit_of(random), Io::Mapped),
             2 => (Strategy::FlushRealtime(flush_of(random)), Io::Mapped),
             3 => (Strategy::FlushRealtime(flush_of(random)), Io::Positioned),
-            _ => (commit_realtime_of(random), Io::Positioned),
+            4 => (commit_realtime_of(random), *random.pick(&[Io::Positioned, Io::Direct])),
+            _ => (group_commit_of(random), Io::Direct),
         };
         let segment_bytes = *random.pick(&[4096, 4096, 8192, 8192, 16_384, 65_536]);
         let (min_body, max_body) =
@@ -110,7 +111,8 @@ impl Plan {
         match (&self.strategy, self.io) {
             (Strategy::CommitRealtime(_), _) => NAMES[4],
             (Strategy::FlushRealtime(_), Io::Mapped) => NAMES[2],
-            (Strategy::FlushRealtime(_), Io::Positioned) => NAMES[3],
+            (Strategy::FlushRealtime(_), _) => NAMES[3],
+            (Strategy::GroupCommit(_), Io::Direct) => NAMES[5],
             (Strategy::GroupCommit(_), Io::Mapped) => NAMES[1],
             (Strategy::GroupCommit(_), Io::Positioned) => NAMES[0],
         }
@@ -122,14 +124,15 @@ impl Plan {
 }
 
 /// The names that [`Plan::name`] gives.
-pub const NAMES: [&str; 5] = [
+pub const NAMES: [&str; 6] = [
     "group-commit, positioned",
     "group-commit, mapped",
     "flush-realtime, mapped",
     "flush-realtime, positioned",
     "commit-realtime",
+    "group-commit, direct",
 ];
-const KINDS: u64 = 5;
+const KINDS: u64 = 6;
 
 impl Life {
     fn any(random: &mut Random) -> Self {

@@ -213,6 +213,7 @@ impl Reader {
         let timed = self.choice(keys, "timed", &SWITCH, true);
         let io = self.choice(keys, "io", &IOS, Io::Mapped);
         let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Fallocate);
+        self.reserved_if_mapped(keys, io, prealloc);
         Some(Settings::FlushRealtime {
             interval: interval?,
             least_pages: least_pages?,
@@ -228,8 +229,9 @@ impl Reader {
         let gather_us = self.integer(keys, "gather_us", 0..=1_000_000_u64, 0);
         let siblings = self.integer(keys, "siblings", 0..=1024, 5);
         let lead = self.choice(keys, "lead", &SWITCH, true);
-        let io = self.choice(keys, "io", &IOS, Io::Positioned);
+        let io = self.choice(keys, "io", &SYNC_IOS, Io::Direct);
         let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Zero);
+        self.reserved_if_mapped(keys, io, prealloc);
         Some(Settings::GroupCommit {
             timeout: timeout?,
             gather: Duration::from_micros(gather_us?),
@@ -238,6 +240,20 @@ impl Reader {
             io: io?,
             prealloc: prealloc?,
         })
+    }
+
+    /// Complains about a mapping of space that is not reserved.
+    fn reserved_if_mapped(&mut self, keys: &Keys<'_>, io: Option<Io>, prealloc: Option<Prealloc>) {
+        if let (Some(Io::Mapped), Some(Prealloc::None), Some(text)) =
+            (io, prealloc, keys.get("prealloc"))
+        {
+            let path = &keys.path;
+            let message = format!(
+                "{path}.prealloc: none is not possible with io: mapped, where a full disk would \
+                 end the process"
+            );
+            self.error(text.referenced, message);
+        }
     }
 
     /// Complains about the keys that `kind` does not take: those of other kinds, those of none.
@@ -288,8 +304,10 @@ const KINDS: [(&str, &[&str]); 4] = [
 ];
 
 const IOS: [(&str, Io); 2] = [("mapped", Io::Mapped), ("positioned", Io::Positioned)];
-const PREALLOCS: [(&str, Prealloc); 2] =
-    [("fallocate", Prealloc::Fallocate), ("zero", Prealloc::Zero)];
+const SYNC_IOS: [(&str, Io); 3] =
+    [("direct", Io::Direct), ("positioned", Io::Positioned), ("mapped", Io::Mapped)];
+const PREALLOCS: [(&str, Prealloc); 3] =
+    [("none", Prealloc::None), ("fallocate", Prealloc::Fallocate), ("zero", Prealloc::Zero)];
 
 /// RocketMQ's `maxMessageSize`.
 const MESSAGE_LIMIT_BYTES: u64 = 4 << 20;

@@ -97,7 +97,7 @@ fn strategies_have_rocketmqs_defaults() {
             gather: Duration::ZERO,
             siblings: 5,
             lead: true,
-            io: Io::Positioned,
+            io: Io::Direct,
             prealloc: Prealloc::Zero,
         }
     );
@@ -241,7 +241,7 @@ p.yaml:10:6: error: strategies.c.kind is missing
 p.yaml:11:27: error: strategies.d: interval_ms has no meaning for group_commit
 p.yaml:11:45: error: strategies.d: unknown key `timout_ms` (have: kind, timeout_ms, gather_us, \
 siblings, lead, io, prealloc; did you mean `timeout_ms`?)
-p.yaml:11:63: error: strategies.d.io: `mmap` is not a choice (have: mapped, positioned)
+p.yaml:11:63: error: strategies.d.io: `mmap` is not a choice (have: direct, positioned, mapped)
 p.yaml:12:21: error: matrix.workloads: at least one is needed
 p.yaml:12:41: error: matrix.strategies: `bb` is not defined (have: a, b, c, d; did you mean `b`?)
 p.yaml:12:45: error: matrix.strategies: `a` is there twice (line 12)
@@ -314,6 +314,22 @@ fn a_record_must_fit_into_segment_and_staging_buffer() {
         "p.yaml:6:45: error: strategies.s.staging_bytes: 8388608 bytes do not hold two of the \
          largest records that the log accepts (at least 8519688)"
     );
+}
+
+#[test]
+fn a_mapping_needs_space_that_is_reserved() {
+    for kind in ["group_commit", "flush_realtime"] {
+        let refused = format!("{{kind: {kind}, io: mapped, prealloc: none}}");
+        let text = GOOD.replacen("{kind: none}", &refused, 1);
+        let error = Sweep::parse("p.yaml", &text).unwrap_err().to_string();
+        assert!(error.contains("strategies.s.prealloc: none is not possible with io: mapped"));
+        let taken = format!("{{kind: {kind}, io: positioned, prealloc: none}}");
+        Sweep::parse("p.yaml", &GOOD.replacen("{kind: none}", &taken, 1)).unwrap();
+    }
+    // The other choices name what there is.
+    let text = GOOD.replacen("{kind: none}", "{kind: flush_realtime, io: direct}", 1);
+    let error = Sweep::parse("p.yaml", &text).unwrap_err().to_string();
+    assert!(error.contains("mapped") && error.contains("positioned"), "{error}");
 }
 
 #[test]

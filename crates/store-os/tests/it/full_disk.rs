@@ -193,6 +193,46 @@ fn a_store_without_its_small_files_on_a_full_disk_opens_or_says_why_not() {
     });
 }
 
+/// Without reserved space a full disk fails a write: the log is poisoned, and keeps its promises.
+#[test]
+fn a_full_disk_poisons_a_log_whose_space_was_not_reserved_and_takes_nothing() {
+    let test =
+        "full_disk::a_full_disk_poisons_a_log_whose_space_was_not_reserved_and_takes_nothing";
+    on_each(&Fs::ALL, test, |disk| {
+        for kind in [Kind::Sync(Io::Direct), Kind::Sync(Io::Positioned), Kind::Staged] {
+            let what = format!("{:?}, {kind:?}", disk.fs);
+            disk.fill(4 * SEGMENT);
+            let log = kind.open(&disk.store(), options(Preallocate::None));
+            let mut acked = Acked::default();
+            let refused = acked.append_all(&log);
+            assert!(acked.0.len() > 40, "{what}: only {} records", acked.0.len());
+            let cause = match &refused {
+                Refused::Ack(AckError::Poisoned(poison))
+                | Refused::Append(AppendError::Poisoned(poison)) => &poison.first,
+                // The file itself could not be made any more.
+                Refused::Append(AppendError::Segment(error)) => error,
+                refused => panic!("{what}: {refused:?}"),
+            };
+            assert!(cause.is_out_of_space(), "{what}: {cause}");
+            continue_after(disk, kind, &acked, log, &what);
+        }
+    });
+}
+
+/// What was promised is there after reopening with space again.
+fn continue_after(disk: &Disk, kind: Kind, acked: &Acked, log: Log, what: &str) {
+    // Staged records are promised to no crash; of the others each is flushed.
+    let promised = if matches!(kind, Kind::Staged) { log.marks().flushed() } else { ALL };
+    drop(log);
+    disk.clear();
+    disk.remount();
+    let log = kind.open(&disk.store(), options(Preallocate::None));
+    acked.check(&log, promised, what);
+    put(&log, &queue(&log, "T"), b"the log goes on");
+    log.close().unwrap();
+    fs::remove_dir_all(disk.store()).unwrap();
+}
+
 /// A quota as btrfs has it: the disk is not full, but a directory's share of it is used up.
 #[test]
 fn a_used_up_quota_is_an_error_that_passes_and_takes_nothing() {

@@ -9,7 +9,8 @@ use store_os::Io;
 
 use crate::support::{Kind, body, put, queue, small};
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 6] = [
+    ("sync-direct", Kind::Sync(Io::Direct)),
     ("sync-positioned", Kind::Sync(Io::Positioned)),
     ("sync-mapped", Kind::Sync(Io::Mapped)),
     ("timed-mapped", Kind::Timed(Io::Mapped)),

@@ -10,6 +10,7 @@ mod append;
 mod bad_sectors;
 mod batch;
 mod closing;
+mod direct;
 mod disks;
 mod faults;
 mod full_disk;

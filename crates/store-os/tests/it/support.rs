@@ -21,7 +21,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Sync(Io::Direct),
         Self::Sync(Io::Positioned),
         Self::Sync(Io::Mapped),
         Self::Timed(Io::Mapped),
@@ -65,8 +66,12 @@ impl Kind {
         };
         // Where the file system copies on write nothing can be mapped; the rest holds there too.
         let place = root.ancestors().find(|place| place.exists()).unwrap();
-        let can_map = place.is_file() || Log::can_map(place).unwrap();
-        let io = if can_map { io } else { Io::Positioned };
+        let is_possible = match io {
+            Io::Mapped => place.is_file() || Log::can_map(place).unwrap(),
+            Io::Direct => place.is_file() || Log::can_write_directly(place),
+            Io::Positioned => true,
+        };
+        let io = if is_possible { io } else { Io::Positioned };
         let options = LogOptions { io: Some(io), ..options };
         match self {
             Self::Sync(_) => Log::open(root, options, GroupCommit::default()),

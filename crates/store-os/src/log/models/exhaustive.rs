@@ -88,30 +88,34 @@ fn producers(others: u8, preemptions: usize, io: Io, leads: bool) {
 
 #[test]
 fn a_producer_is_not_forgotten_by_the_lane() {
+    producers(0, 2, Io::Direct, false);
     producers(0, 2, Io::Positioned, false);
     producers(0, 2, Io::Mapped, false);
 }
 
 #[test]
 fn of_two_producers_none_is_forgotten_by_the_lane() {
+    producers(1, 1, Io::Direct, false);
     producers(1, 1, Io::Positioned, false);
 }
 
 #[test]
 fn a_producer_that_leads_and_the_lane_forget_nobody() {
+    producers(0, 2, Io::Direct, true);
     producers(0, 2, Io::Positioned, true);
     producers(0, 2, Io::Mapped, true);
 }
 
 #[test]
 fn two_producers_that_lead_and_the_lane_forget_nobody() {
+    producers(1, 1, Io::Direct, true);
     producers(1, 1, Io::Positioned, true);
 }
 
 /// The staging ring is full, and the commit lane alone can make room.
-fn full_staging(strategy: impl FlushStrategy + Copy + Send + Sync + 'static) {
+fn full_staging(io: Io, strategy: impl FlushStrategy + Copy + Send + Sync + 'static) {
     explore(3, move || {
-        let (_, log) = open(Disk::default(), Io::Positioned, strategy);
+        let (_, log) = open(Disk::default(), io, strategy);
         log.shared.has_committer.store(true, Ordering::SeqCst);
         let queue = log.queue(b"t", QueueId::new(0)).unwrap();
         let message = Message { body: &[7; 3800], ..Message::default() };
@@ -130,14 +134,22 @@ fn full_staging(strategy: impl FlushStrategy + Copy + Send + Sync + 'static) {
 
 #[test]
 fn an_append_that_waits_for_staging_space_is_woken_by_the_commit() {
-    full_staging(CommitRealtime::default());
-    full_staging(group_commit());
+    for io in [Io::Direct, Io::Positioned] {
+        full_staging(io, CommitRealtime::default());
+        full_staging(io, group_commit());
+    }
 }
 
 #[test]
 fn a_sync_that_fails_is_told_to_its_producer_and_to_the_next() {
-    explore(2, || {
-        let (_, log) = open(Disk::failing_at(1, 0), Io::Positioned, group_commit());
+    for io in [Io::Direct, Io::Positioned] {
+        sync_that_fails(io);
+    }
+}
+
+fn sync_that_fails(io: Io) {
+    explore(2, move || {
+        let (_, log) = open(Disk::failing_at(1, 0), io, group_commit());
         let shared = Arc::clone(&log.shared);
         let lane = thread::spawn(move || shared.drive(Lane::Flush));
         let queue = log.queue(b"t", QueueId::new(0)).unwrap();

@@ -244,7 +244,9 @@ fn group_commit() -> GroupCommit {
 
 #[test]
 fn group_commit_acknowledges_what_is_durable_and_forgets_nobody() {
-    Model { producers: 3, ..Model::new(group_commit(), Io::Positioned) }.check(300);
+    for io in [Io::Direct, Io::Positioned] {
+        Model { producers: 3, ..Model::new(group_commit(), io) }.check(300);
+    }
     Model::new(group_commit(), Io::Mapped).check(300);
 }
 
@@ -265,7 +267,7 @@ fn group_commit_under_deadlines_tells_the_truth() {
 
 #[test]
 fn a_failed_sync_is_followed_by_no_acknowledgement_of_what_it_covered() {
-    for io in [Io::Positioned, Io::Mapped] {
+    for io in [Io::Direct, Io::Positioned, Io::Mapped] {
         Model { failing_syncs: 3, ..Model::new(group_commit(), io) }.check(300);
     }
     Model { failing_syncs: 2, ..Model::new(FlushRealtime::default(), Io::Mapped) }.check(200);
@@ -275,7 +277,9 @@ fn a_failed_sync_is_followed_by_no_acknowledgement_of_what_it_covered() {
 #[test]
 fn a_failed_write_is_not_tried_again_by_anyone() {
     let failing_writes = 3;
-    Model { failing_writes, ..Model::new(group_commit(), Io::Positioned) }.check(200);
+    for io in [Io::Direct, Io::Positioned] {
+        Model { failing_writes, ..Model::new(group_commit(), io) }.check(200);
+    }
     let timed = FlushRealtime::default();
     Model { failing_writes, producers: 3, ..Model::new(timed, Io::Positioned) }.check(200);
     Model { failing_writes, ..Model::new(CommitRealtime::default(), Io::Positioned) }.check(100);
@@ -287,6 +291,7 @@ fn segments_roll_while_producers_wait_for_room() {
         Model { segment: 4096, body: 1500, each: 3, ..Model::new(group_commit(), Io::Positioned) };
     model.check(300);
     Model { io: Io::Mapped, ..model }.check(300);
+    Model { io: Io::Direct, ..model }.check(300);
     Model { append_timeout: Nanos::from_millis(5), ..model }.check(200);
     Model { body: 3000, ..model }.check(200);
 }
@@ -307,7 +312,9 @@ fn flush_realtime_acknowledges_what_is_in_the_page_cache() {
 
 #[test]
 fn commit_realtime_commits_for_who_waits_for_staging_space() {
-    Model::new(CommitRealtime::default(), Io::Positioned).check(200);
+    for io in [Io::Direct, Io::Positioned] {
+        Model::new(CommitRealtime::default(), io).check(200);
+    }
     let model = Model {
         segment: 4096,
         body: 3000,
