@@ -341,6 +341,12 @@ impl Log {
         self.shared.marks()
     }
 
+    /// The end of what a successful sync covers: one load, for who has many records on their way
+    /// and looks often, where [`marks`](Self::marks) takes the append lock.
+    pub fn flushed(&self) -> LogOffset {
+        self.shared.progress.flushed()
+    }
+
     /// Where records become readable: the mark that the strategy acknowledges at.
     pub fn readable(&self) -> LogOffset {
         self.shared.readable()

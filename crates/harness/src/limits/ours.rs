@@ -75,7 +75,7 @@ pub(super) fn window(bench: &Bench<'_>, work: Work, root: &Path) -> Result<Measu
                 tally.add(begun, now());
             }
             // What a sync has covered by now is told without waiting.
-            let flushed = log.marks().flushed();
+            let flushed = log.flushed();
             while let Some((begun, ticket)) =
                 tickets.pop_front_if(|(_, ticket)| ticket.appended().end() <= flushed)
             {
