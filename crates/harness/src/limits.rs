@@ -5,10 +5,13 @@
 //! changes on the machine meanwhile changes all of them. A ratio is taken within a round; medians
 //! and ranges are over the rounds.
 
+mod bulk;
 mod clocked;
 mod files;
 mod loops;
 mod ours;
+mod paced;
+mod scan;
 pub mod table;
 
 use std::fs;
@@ -20,11 +23,12 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use store_os::Log;
 
+use self::bulk::Plan;
 use self::clocked::Bench;
 use crate::clock::wall_ms;
 use crate::output::RunDirectory;
 use crate::random::Random;
-use crate::results::Environment;
+use crate::results::{Dirty, Environment};
 use crate::workdir::Workdir;
 use crate::{cell, environment, format, workdir};
 
@@ -39,7 +43,7 @@ pub struct Order {
     pub rounds: u32,
     /// How long each contender is measured.
     pub measure: Duration,
-    /// The cases, by name; all if empty.
+    /// The cases, by name; [`Case::DEFAULT`] if empty.
     pub cases: Vec<Case>,
     /// The command that was given, for the record.
     pub command: Vec<String>,
@@ -71,11 +75,18 @@ pub enum Case {
     Copy1Small,
     /// Two of them.
     Copy2Small,
+    /// One producer that waits for nothing, 1 KiB, until long after the kernel's dirty limit was
+    /// appended, and what it takes until the last of it is durable.
+    Sustained,
+    /// One producer at 0.7 of the rate that can be sustained, 1 KiB, a flush each half second.
+    Paced,
+    /// A log of some gigabytes opened without a recovery point, from a cold page cache.
+    Scan,
 }
 
 impl Case {
-    /// Every case, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    /// Those that are measured if none is named: the others write and read gigabytes.
+    pub const DEFAULT: [Self; 10] = [
         Self::Sync1,
         Self::Sync16,
         Self::Sync64,
@@ -86,6 +97,23 @@ impl Case {
         Self::Copy2,
         Self::Copy1Small,
         Self::Copy2Small,
+    ];
+
+    /// Every case, in the order in which they are shown.
+    pub const ALL: [Self; 13] = [
+        Self::Sync1,
+        Self::Sync16,
+        Self::Sync64,
+        Self::Sync256,
+        Self::Sync64Large,
+        Self::Window,
+        Self::Copy1,
+        Self::Copy2,
+        Self::Copy1Small,
+        Self::Copy2Small,
+        Self::Sustained,
+        Self::Paced,
+        Self::Scan,
     ];
 
     /// Its name on the command line.
@@ -101,6 +129,9 @@ impl Case {
             Self::Copy2 => "copy-2",
             Self::Copy1Small => "copy-1-128",
             Self::Copy2Small => "copy-2-128",
+            Self::Sustained => "sustained",
+            Self::Paced => "paced",
+            Self::Scan => "scan",
         }
     }
 
@@ -117,23 +148,37 @@ impl Case {
             Self::Copy2 => "2 producers, into memory that is ready, 1 KiB",
             Self::Copy1Small => "1 producer, into memory that is ready, 128 B",
             Self::Copy2Small => "2 producers, into memory that is ready, 128 B",
+            Self::Sustained => {
+                "1 producer, past the dirty limit, until the last byte is durable, 1 KiB"
+            }
+            Self::Paced => "1 producer at 0.7 of what is sustained, a flush each 500 ms, 1 KiB",
+            Self::Scan => "opening a log without a recovery point, from a cold cache, 1 KiB",
         }
     }
 
-    /// The share of the best raw loop that the log is to reach.
-    pub fn goal(self) -> f64 {
-        match self {
+    /// The share of the best raw loop that the log is to reach; `None` for [`Case::Paced`], whose
+    /// rate is given: that has [`PACED_P9999_NS`], [`PACED_MAX_NS`] and [`PACED_WRITTEN`].
+    pub fn goal(self) -> Option<f64> {
+        Some(match self {
             Self::Sync1 | Self::Sync16 | Self::Sync64 => 0.95,
-            Self::Sync256 | Self::Sync64Large => 0.9,
+            Self::Sync256 | Self::Sync64Large | Self::Sustained => 0.9,
             Self::Window => 0.7,
             Self::Copy1 | Self::Copy2 => 0.5,
             Self::Copy1Small | Self::Copy2Small => 0.35,
-        }
+            Self::Scan => 0.8,
+            Self::Paced => return None,
+        })
     }
 
     fn producers(self) -> u32 {
         match self {
-            Self::Sync1 | Self::Window | Self::Copy1 | Self::Copy1Small => 1,
+            Self::Sync1
+            | Self::Window
+            | Self::Copy1
+            | Self::Copy1Small
+            | Self::Sustained
+            | Self::Paced
+            | Self::Scan => 1,
             Self::Copy2 | Self::Copy2Small => 2,
             Self::Sync16 => 16,
             Self::Sync64 | Self::Sync64Large => 64,
@@ -167,6 +212,11 @@ impl Case {
             Self::Copy1 | Self::Copy2 | Self::Copy1Small | Self::Copy2Small => {
                 &[Contender::Copy, Contender::Async]
             }
+            Self::Sustained => &[Contender::Pieces, Contender::Async],
+            Self::Paced => &[Contender::Fdatasync, Contender::Async],
+            Self::Scan => {
+                &[Contender::Read, Contender::Pieces, Contender::Checksum, Contender::Open]
+            }
         }
     }
 }
@@ -175,7 +225,8 @@ impl Case {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contender {
-    /// `pwrite` and `fdatasync`; one for all who wait where there are several producers.
+    /// `pwrite` and `fdatasync`; one for all who wait where there are several producers. In
+    /// [`Case::Paced`] another thread syncs, each half second.
     Fdatasync,
     /// `pwrite` through a descriptor with `O_DSYNC`.
     Dsync,
@@ -195,6 +246,14 @@ pub enum Contender {
     Tickets,
     /// The log's appends that wait for nothing, through a mapping.
     Async,
+    /// Pieces of 1 MiB through a descriptor with `O_DIRECT`, one after the other.
+    Pieces,
+    /// `pread` of 1 MiB after the other.
+    Read,
+    /// A checksum over each record once, from memory, on every core.
+    Checksum,
+    /// The log, opened.
+    Open,
 }
 
 impl Contender {
@@ -208,6 +267,7 @@ impl Contender {
                 | Self::Mapped
                 | Self::Tickets
                 | Self::Async
+                | Self::Open
         )
     }
 
@@ -224,6 +284,10 @@ impl Contender {
             Self::Mapped => "log, mapped + msync",
             Self::Tickets => "log, tickets",
             Self::Async => "log, asynchronous",
+            Self::Pieces => "raw O_DIRECT, 1 MiB each",
+            Self::Read => "raw pread, 1 MiB each",
+            Self::Checksum => "raw checksum, all cores",
+            Self::Open => "log, opened",
         }
     }
 }
@@ -281,6 +345,37 @@ pub struct Measurement {
     pub device_bytes_per_record: Option<f64>,
     /// Flush requests that the device completed for one record; `null` without counters.
     pub flushes_per_record: Option<f64>,
+    /// Of records at a given rate; `null` for others, and before schema 1.1.
+    #[serde(default)]
+    pub tail: Option<Tail>,
+    /// Of many bytes; `null` for others, and before schema 1.1.
+    #[serde(default)]
+    pub bulk: Option<Bulk>,
+}
+
+/// The slowest of records that came at a given rate, from the moment each was due to its
+/// acknowledgement: what stalls one record also makes those late that are due meanwhile.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Tail {
+    /// Records that were due in a second.
+    pub offered_per_s: u64,
+    /// Of a thousand one took longer, …
+    pub p999_ns: u64,
+    /// … of ten thousand one.
+    pub p9999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// Many bytes, and the kernel's part in moving them.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Bulk {
+    /// Bytes appended, written or read.
+    pub bytes: u64,
+    /// Bytes that the device was made to read for it; `null` where nothing tells.
+    pub read_bytes: Option<u64>,
+    /// The machine's dirty pages meanwhile; `null` where nothing is written, or nothing tells.
+    pub dirty: Option<Dirty>,
 }
 
 /// A run that has ended.
@@ -360,11 +455,10 @@ fn rounds(
     progress: Progress<'_>,
 ) -> Result<()> {
     let mut random = Random::new(limits.started_at_ms);
+    let mut plan = Plan::new(bench)?;
+    let asked: &[Case] = if order.cases.is_empty() { &Case::DEFAULT } else { &order.cases };
     for round in 0..order.rounds {
-        for case in Case::ALL {
-            if !order.cases.is_empty() && !order.cases.contains(&case) {
-                continue;
-            }
+        for case in Case::ALL.into_iter().filter(|case| asked.contains(case)) {
             let mut contenders = case.contenders().to_vec();
             random.shuffle(&mut contenders);
             for contender in contenders {
@@ -372,7 +466,7 @@ fn rounds(
                     return Ok(());
                 }
                 progress(round, case, contender);
-                let found = measure(bench, case, contender)
+                let found = measure(bench, &mut plan, case, contender)
                     .with_context(|| format!("{}, {}", case.words(), contender.words()))?;
                 limits.measurements.extend(found.map(|found| found.of(round, case, contender)));
             }
@@ -390,6 +484,7 @@ fn rounds(
 /// `None` if it was interrupted, or the file system cannot do it.
 fn measure(
     bench: &Bench<'_>,
+    plan: &mut Plan,
     case: Case,
     contender: Contender,
 ) -> Result<Option<clocked::Measured>> {
@@ -403,26 +498,27 @@ fn measure(
     {
         return Ok(None);
     }
-    let measured = match contender {
-        Contender::Copy => loops::copy(bench, work),
-        Contender::Fdatasync | Contender::Dsync | Contender::Direct => {
-            match (files::sink(&root, contender)?, case) {
-                (None, _) => return remove(&root).map(|()| None),
-                (Some(sink), Case::Window) => loops::window(bench, work, sink),
-                (Some(sink), Case::Sync1) => loops::alone(bench, work, sink),
-                (Some(sink), _) => loops::group(bench, work, sink),
-            }
+    let measured = match (case, contender) {
+        (Case::Sustained, _) => bulk::measure(bench, plan, work, &root, contender),
+        (Case::Paced, _) => paced::measure(bench, plan, work, &root, contender),
+        (Case::Scan, _) => scan::measure(bench, plan, work, contender),
+        (_, Contender::Copy) => loops::copy(bench, work).map(Some),
+        (_, Contender::Lead | Contender::HandOver | Contender::Positioned | Contender::Mapped) => {
+            ours::sync(bench, work, &root, contender).map(Some)
         }
-        Contender::Lead | Contender::HandOver | Contender::Positioned | Contender::Mapped => {
-            ours::sync(bench, work, &root, contender)
-        }
-        Contender::Tickets => ours::window(bench, work, &root),
-        Contender::Async => ours::asynchronous(bench, work, &root),
+        (_, Contender::Tickets) => ours::window(bench, work, &root).map(Some),
+        (_, Contender::Async) => ours::asynchronous(bench, work, &root).map(Some),
+        _ => match (files::sink(&root, contender)?, case) {
+            (None, _) => Ok(None),
+            (Some(sink), Case::Window) => loops::window(bench, work, sink).map(Some),
+            (Some(sink), Case::Sync1) => loops::alone(bench, work, sink).map(Some),
+            (Some(sink), _) => loops::group(bench, work, sink).map(Some),
+        },
     };
     remove(&root)?;
     let measured = measured?;
     let is_whole = !bench.interrupted.load(Ordering::Relaxed);
-    Ok(is_whole.then_some(measured))
+    Ok(measured.filter(|_| is_whole))
 }
 
 /// What is to be done, whoever does it.
@@ -444,7 +540,13 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// The schema of [`Limits`].
-pub const SCHEMA: &str = "flushmark.limits/1.0";
+pub const SCHEMA: &str = "flushmark.limits/1.1";
+/// What one of ten thousand appends may take in [`Case::Paced`], in nanoseconds.
+pub const PACED_P9999_NS: u64 = 10_000_000;
+/// What any of them may take.
+pub const PACED_MAX_NS: u64 = 50_000_000;
+/// Bytes that the device may be given there for each that is appended.
+pub const PACED_WRITTEN: f64 = 1.2;
 /// The records that may be on their way in [`Case::Window`].
 const WINDOW: usize = 4096;
 /// The file that a raw loop goes round in, and a segment of the log.

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use store_core::Nanos;
 
-use super::{Case, Contender, Measurement};
+use super::{Bulk, Case, Contender, Measurement, Tail};
 use crate::clock::{float, nanos, now};
 use crate::disk::{self, DiskCounters};
 use crate::distribution::times;
@@ -64,17 +64,26 @@ impl Tally {
 /// What was done, and what it took.
 #[derive(Debug)]
 pub(super) struct Measured {
-    records: u64,
-    took: Nanos,
-    times: Option<Histogram<u64>>,
-    cost: Cost,
+    pub(super) records: u64,
+    pub(super) took: Nanos,
+    pub(super) times: Option<Histogram<u64>>,
+    pub(super) cost: Cost,
+    /// At which rate they came, if that was given.
+    pub(super) offered_per_s: Option<u64>,
+    pub(super) bulk: Option<Bulk>,
 }
 
 impl Measured {
     pub(super) fn of(&self, round: u32, case: Case, contender: Contender) -> Measurement {
-        let Self { records, took, times, cost } = self;
+        let Self { records, took, times, cost, offered_per_s, bulk } = self;
         let records_or_one = float((*records).max(1));
         let quantile = |quantile| times.as_ref().map(|times| times.value_at_quantile(quantile));
+        let tail = offered_per_s.zip(times.as_ref()).map(|(offered_per_s, times)| Tail {
+            offered_per_s,
+            p999_ns: times.value_at_quantile(0.999),
+            p9999_ns: times.value_at_quantile(0.9999),
+            max_ns: times.max(),
+        });
         let flushes = cost.device.and_then(|device| device.flush_requests);
         Measurement {
             round,
@@ -90,20 +99,22 @@ impl Measured {
                 .device
                 .map(|device| float(device.write_bytes) / records_or_one),
             flushes_per_record: flushes.map(|flushes| float(flushes) / records_or_one),
+            tail,
+            bulk: *bulk,
         }
     }
 }
 
 /// Processor time and device traffic up to now, or between two moments.
 #[derive(Clone, Copy, Debug)]
-struct Cost {
+pub(super) struct Cost {
     cpu: Nanos,
     device: Option<DiskCounters>,
 }
 
 impl Bench<'_> {
     /// What the process and the device have done up to now.
-    fn cost(&self) -> Cost {
+    pub(super) fn cost(&self) -> Cost {
         let spent = clock_gettime(ClockId::ProcessCPUTime);
         let seconds = u64::try_from(spent.tv_sec).unwrap_or_default();
         let cpu = seconds * 1_000_000_000 + u64::try_from(spent.tv_nsec).unwrap_or_default();
@@ -112,7 +123,7 @@ impl Bench<'_> {
 }
 
 impl Cost {
-    fn since(self, earlier: Self) -> Self {
+    pub(super) fn since(self, earlier: Self) -> Self {
         let device = earlier.device.zip(self.device);
         Self {
             cpu: self.cpu.since(earlier.cpu),
@@ -152,7 +163,8 @@ where
     for tally in tallies? {
         all.add(tally.times).expect("all have the same bounds");
     }
-    Ok(Measured { records: all.len(), took: end.since(start), times: Some(all), cost })
+    let (records, took) = (all.len(), end.since(start));
+    Ok(Measured { records, took, times: Some(all), cost, offered_per_s: None, bulk: None })
 }
 
 /// Threads that each call `work` once, which does `records` of them in all.
@@ -170,7 +182,8 @@ where
     });
     done?;
     let took = now().since(begun);
-    Ok(Measured { records, took, times: None, cost: bench.cost().since(before) })
+    let cost = bench.cost().since(before);
+    Ok(Measured { records, took, times: None, cost, offered_per_s: None, bulk: None })
 }
 
 fn sleep_until(window: &Window<'_>, at: Nanos) {

@@ -133,8 +133,18 @@ fn group_commit(io: Io) -> Settings {
 /// Opens a log, makes it take its first segment, and waits until it has made the one ahead: what it
 /// costs to have segments ready belongs to the measured time, but not what the first ones cost.
 fn open(root: &Path, settings: &Settings, segment_bytes: u64) -> Result<Log> {
-    let log = strategy::open(root, settings, segment_bytes, Arc::<Recorder>::default())
-        .context("the log")?;
+    open_observed(root, settings, segment_bytes, &Arc::default())
+}
+
+/// The same, and every flush is kept.
+pub(super) fn open_observed(
+    root: &Path,
+    settings: &Settings,
+    segment_bytes: u64,
+    recorder: &Arc<Recorder>,
+) -> Result<Log> {
+    let observer = Arc::clone(recorder);
+    let log = strategy::open(root, settings, segment_bytes, observer).context("the log")?;
     let is_ready = || log.wait_for_segment(PATIENCE);
     let was_ready = is_ready();
     log.append_and_wait(&queue(&log, 0)?, &Message::default(), Wait::Yes)??;
@@ -146,7 +156,7 @@ fn open(root: &Path, settings: &Settings, segment_bytes: u64) -> Result<Log> {
     Ok(log)
 }
 
-fn queue(log: &Log, producer: u32) -> Result<Queue> {
+pub(super) fn queue(log: &Log, producer: u32) -> Result<Queue> {
     Ok(log.queue(b"bench-topic", QueueId::new(i32::try_from(producer)?))?)
 }
 
