@@ -35,7 +35,12 @@ pub(crate) fn run(_: &Arguments) -> Result<u8> {
     let probe = ["build", "--manifest-path", "probe/Cargo.toml", "--locked"];
     steps.cargo("probe: neither std nor an allocator", &probe)?;
     steps.step("tidy", crate::tidy::check)?;
-    for (package, bench) in [("store-core", "encode"), ("store-os", "append")] {
+    for (package, bench) in [
+        ("store-core", "encode"),
+        ("store-core", "scan"),
+        ("store-os", "append"),
+        ("store-os", "sync"),
+    ] {
         let arguments = ["bench", "--locked", "--package", package, "--bench", bench];
         let arguments = [&arguments[..], &["--", "--test"]].concat();
         steps.cargo(&format!("bench {bench} of {package}, once"), &arguments)?;

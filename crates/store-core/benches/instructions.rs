@@ -12,8 +12,8 @@ use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
 use store_core::{
-    Destination, LogOffset, Message, Placed, Protection, QueueId, SegmentSize, Topic, crc32,
-    decode, encode, place, scan_step,
+    Batch, BatchMember, Destination, LogOffset, Message, Placed, Protection, QueueId, SegmentSize,
+    Topic, crc32, decode, encode, encode_batch, place, scan_step,
 };
 
 fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
@@ -82,12 +82,33 @@ fn scan_record(bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+// Eight messages of 128 B that were sent together.
+#[library_benchmark]
+#[bench::eight_of_128(args = (batch(8, 128)), config = at_most(14_560))]
+fn encode_records_of_batch((members, mut out): (Vec<u8>, Vec<u8>)) -> [Vec<u8>; 2] {
+    let batch = Batch::new(black_box(&members)).expect("a batch");
+    let records = encode_batch(to(), &message(&[]), &batch, Protection::Record, &mut out);
+    black_box(records.expect("it fits").len());
+    [members, out]
+}
+
 #[library_benchmark]
 #[bench::fits(args = (LogOffset::new(5000), 1100), config = at_most(50))]
 #[bench::rolls(args = (LogOffset::new((1 << 20) - 500), 1100), config = at_most(50))]
 fn place_record(end: LogOffset, len: u32) {
     let size = SegmentSize::new(1 << 20).expect("1 MiB");
     let _ = black_box(place(black_box(size), black_box(end), black_box(len)));
+}
+
+/// Messages as a client sends them together, and a buffer for their records.
+fn batch(count: usize, body_len: usize) -> (Vec<u8>, Vec<u8>) {
+    let (body, record, _) = inputs(body_len, Protection::Record);
+    let member = BatchMember { flag: 0, properties: b"TAGS\x01bench\x02", body: &body };
+    let mut members = vec![0; count * member.encoded_len()];
+    for place in members.chunks_mut(member.encoded_len()) {
+        member.encode(place).expect("it fits");
+    }
+    (members, vec![0; count * record.len()])
 }
 
 fn to() -> Destination<'static> {
@@ -101,6 +122,13 @@ fn message(body: &[u8]) -> Message<'_> {
 
 library_benchmark_group!(
     name = records,
-    benchmarks = [encode_record, encode_and_place, decode_record, scan_record, place_record]
+    benchmarks = [
+        encode_record,
+        encode_and_place,
+        encode_records_of_batch,
+        decode_record,
+        scan_record,
+        place_record
+    ]
 );
 main!(library_benchmark_groups = records);

@@ -41,5 +41,18 @@ fn poll(mut strategy: Box<dyn FlushStrategy>) {
     let _ = black_box(strategy.poll(Lane::Flush, Nanos::from_millis(1), black_box(&seen)));
 }
 
-library_benchmark_group!(name = strategies, benchmarks = poll);
+// What follows a sync: it is noted, and the next look finds nobody waiting.
+#[library_benchmark]
+#[bench::group_commit(args = (Box::new(GroupCommit::default())), config = at_most(195))]
+#[bench::flush_realtime(args = (Box::new(FlushRealtime::default())), config = at_most(212))]
+#[bench::commit_realtime(args = (Box::new(CommitRealtime::default())), config = at_most(220))]
+fn done(mut strategy: Box<dyn FlushStrategy>) {
+    let end = LogOffset::new(300);
+    let seen =
+        Observed { marks: Watermarks::new(end, end, end), wanted: end, ..Observed::default() };
+    strategy.on_done(Lane::Flush, Nanos::from_millis(1), black_box(&seen));
+    let _ = black_box(strategy.poll(Lane::Flush, Nanos::from_millis(1), black_box(&seen)));
+}
+
+library_benchmark_group!(name = strategies, benchmarks = [poll, done]);
 main!(library_benchmark_groups = strategies);
