@@ -212,7 +212,7 @@ impl Case {
             Self::Copy1 | Self::Copy2 | Self::Copy1Small | Self::Copy2Small => {
                 &[Contender::Copy, Contender::Async]
             }
-            Self::Sustained => &[Contender::Pieces, Contender::Async],
+            Self::Sustained => &[Contender::Pieces, Contender::Fdatasync, Contender::Async],
             Self::Paced => &[Contender::Fdatasync, Contender::Async],
             Self::Scan => {
                 &[Contender::Read, Contender::Pieces, Contender::Checksum, Contender::Open]
@@ -226,7 +226,8 @@ impl Case {
 #[serde(rename_all = "snake_case")]
 pub enum Contender {
     /// `pwrite` and `fdatasync`; one for all who wait where there are several producers. In
-    /// [`Case::Paced`] another thread syncs, each half second.
+    /// [`Case::Sustained`] (pieces of 1 MiB) and [`Case::Paced`] another thread syncs, each half
+    /// second.
     Fdatasync,
     /// `pwrite` through a descriptor with `O_DSYNC`.
     Dsync,

@@ -1,7 +1,7 @@
 //! More bytes than the kernel lets stay dirty: the rate at which they reach the device.
 
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -85,12 +85,16 @@ pub(super) fn measure(
     root: &Path,
     contender: Contender,
 ) -> Result<Option<Measured>> {
-    if contender == Contender::Pieces {
-        return pieces(bench, work, root, plan.sustained_bytes);
+    let bytes = plan.sustained_bytes;
+    match contender {
+        Contender::Async => {
+            let found = flood(bench, work, root, bytes)?;
+            plan.keep(found.as_ref());
+            Ok(found)
+        }
+        Contender::Pieces => pieces(bench, work, root, bytes, OFlags::DIRECT),
+        _ => pieces(bench, work, root, bytes, OFlags::empty()),
     }
-    let found = flood(bench, work, root, plan.sustained_bytes)?;
-    plan.keep(found.as_ref());
-    Ok(found)
 }
 
 /// Timed flushes through a mapping, where there can be one, as a sweep has them that says nothing
@@ -138,12 +142,20 @@ fn flood(bench: &Bench<'_>, work: Work, root: &Path, bytes: u64) -> Result<Optio
     Ok(Some(bulk(records, last.ended.since(begun), cost, moved)))
 }
 
-/// The same bytes through `O_DIRECT` into reserved space, and one `fdatasync`; `None` where the
-/// file system has no `O_DIRECT`.
-fn pieces(bench: &Bench<'_>, work: Work, root: &Path, bytes: u64) -> Result<Option<Measured>> {
+/// The same bytes into reserved space, and one `fdatasync` at the end: through `O_DIRECT`, or
+/// through the page cache with another thread that syncs each half second. `None` where the file
+/// system has no `O_DIRECT`.
+fn pieces(
+    bench: &Bench<'_>,
+    work: Work,
+    root: &Path,
+    bytes: u64,
+    flags: OFlags,
+) -> Result<Option<Measured>> {
     let at = || format!("write {}", root.display());
-    let flags = OFlags::DIRECT.bits().cast_signed();
-    let opened = OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(root);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).custom_flags(flags.bits().cast_signed());
+    let opened = options.open(root);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(None),
         opened => opened.with_context(at)?,
@@ -157,19 +169,47 @@ fn pieces(bench: &Bench<'_>, work: Work, root: &Path, bytes: u64) -> Result<Opti
     Random::new(SEED).fill(piece);
     let before = bench.cost();
     let begun = now();
-    let (written, dirty) = watched(|| -> std::io::Result<()> {
+    let write = || -> io::Result<()> {
         for number in 0..count {
             if bench.interrupted.load(Ordering::Relaxed) {
                 break;
             }
             file.write_all_at(piece, number * store_core::length_u64(PIECE))?;
         }
-        file.sync_data()
+        Ok(())
+    };
+    let (written, dirty) = watched(|| {
+        if flags.contains(OFlags::DIRECT) {
+            write().and_then(|()| file.sync_data())
+        } else {
+            syncing(&file, write)
+        }
     });
     written.with_context(at)?;
     let (took, cost) = (now().since(begun), bench.cost().since(before));
     let records = bytes / store_core::length_u64(work.record_bytes);
     Ok(Some(bulk(records, took, cost, Bulk { bytes, read_bytes: None, dirty })))
+}
+
+/// Does it while another thread syncs the file each half second, and once more at the end.
+pub(super) fn syncing<T>(file: &File, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let flusher = scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                thread::park_timeout(FLUSH_EACH);
+                file.sync_data()?;
+            }
+            io::Result::Ok(())
+        });
+        let done = work();
+        is_over.store(true, Ordering::Release);
+        flusher.thread().unpark();
+        flusher.join().expect("a sync does not panic")?;
+        let done = done?;
+        file.sync_data()?;
+        Ok(done)
+    })
 }
 
 /// What was moved, without a time for each record.
@@ -206,7 +246,7 @@ pub(super) fn watched<T>(work: impl FnOnce() -> T) -> (T, Option<Dirty>) {
 /// Written and read at a time.
 pub(super) const PIECE: usize = 1 << 20;
 /// The default of a sweep, and RocketMQ's.
-pub(super) const FLUSH_EACH: Duration = Duration::from_millis(500);
+const FLUSH_EACH: Duration = Duration::from_millis(500);
 /// Records after which a signal is looked for.
 pub(super) const LOOK_EACH: usize = 1024;
 pub(super) const SEED: u64 = 1;

@@ -1,12 +1,11 @@
 //! Records that come at a given rate: each has a moment at which it is due, and its time counts
 //! from there.
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use hdrhistogram::Histogram;
 use rustix::fs::{FallocateFlags, fallocate};
 use store_core::{Message, Nanos, Wait};
 
-use super::bulk::{FLUSH_EACH, LOOK_EACH, Plan, SEED, records_bytes, timed, watched};
+use super::bulk::{LOOK_EACH, Plan, SEED, records_bytes, syncing, timed, watched};
 use super::clocked::{Bench, Cost, Measured};
 use super::{Bulk, Contender, FILE_BYTES, Work, ours};
 use crate::clock::{float, nanos, now, round};
@@ -71,11 +70,11 @@ pub(super) fn measure(
 }
 
 /// Does `append` for each record when it is due, or as soon after as those before let it.
-fn on_time(
+fn on_time<E>(
     bench: &Bench<'_>,
     pace: Pace,
-    mut append: impl FnMut(usize) -> Result<()>,
-) -> Result<Timed> {
+    mut append: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Timed, E> {
     let mut times = times();
     let begun = now();
     for (record, index) in (0..pace.records).zip(0_usize..) {
@@ -118,7 +117,7 @@ fn logged(bench: &Bench<'_>, work: Work, root: &Path, pace: Pace) -> Result<Meas
     let bodies = Bodies::new(SEED, work.message_bytes);
     let before = bench.cost();
     let (timed, dirty) = watched(|| {
-        let timed = on_time(bench, pace, |index| {
+        let timed = on_time(bench, pace, |index| -> Result<()> {
             let message = Message { body: bodies.get(index), ..Message::default() };
             log.append_and_wait(&queue, &message, Wait::Yes)??;
             Ok(())
@@ -146,31 +145,17 @@ fn written(bench: &Bench<'_>, work: Work, root: &Path, pace: Pace) -> Result<Mea
     file.sync_all().with_context(at)?;
     let bodies = Bodies::new(SEED, work.record_bytes);
     let record_bytes = store_core::length_u64(work.record_bytes);
-    let is_over = AtomicBool::new(false);
     let before = bench.cost();
     let (timed, dirty) = watched(|| {
-        thread::scope(|scope| {
-            let flusher = scope.spawn(|| sync_each(&file, &is_over));
-            let timed = on_time(bench, pace, |index| {
-                let offset = u64::try_from(index)? * record_bytes;
-                Ok(file.write_all_at(bodies.get(index), offset)?)
-            });
-            is_over.store(true, Ordering::Release);
-            flusher.thread().unpark();
-            flusher.join().expect("a sync does not panic").with_context(at)?;
-            timed.with_context(at)
+        syncing(&file, || {
+            on_time(bench, pace, |index| {
+                let offset = u64::try_from(index).unwrap_or(u64::MAX) * record_bytes;
+                file.write_all_at(bodies.get(index), offset)
+            })
         })
     });
-    Ok(paced(bench, work, pace, timed?, before, dirty))
-}
-
-/// Until it is over, and then once more.
-fn sync_each(file: &File, is_over: &AtomicBool) -> io::Result<()> {
-    while !is_over.load(Ordering::Acquire) {
-        thread::park_timeout(FLUSH_EACH);
-        file.sync_data()?;
-    }
-    file.sync_data()
+    let timed = timed.with_context(at)?;
+    Ok(paced(bench, work, pace, timed, before, dirty))
 }
 
 fn paced(
@@ -201,6 +186,8 @@ const WAKES_LATE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -217,7 +204,7 @@ mod tests {
         assert_eq!((pace.per_s, pace.records, pace.warm), (5000, 20, 0));
         assert_eq!(pace.due(10), Nanos::from_millis(2));
         let stall = Duration::from_millis(10);
-        let late = on_time(&bench, pace, |index| {
+        let late = on_time(&bench, pace, |index| -> Result<()> {
             if index == 0 {
                 let until = now().after(nanos(stall));
                 while now() < until {}
