@@ -212,7 +212,9 @@ impl Case {
             Self::Copy1 | Self::Copy2 | Self::Copy1Small | Self::Copy2Small => {
                 &[Contender::Copy, Contender::Async]
             }
-            Self::Sustained => &[Contender::Pieces, Contender::Fdatasync, Contender::Async],
+            Self::Sustained => {
+                &[Contender::Pieces, Contender::Fdatasync, Contender::Async, Contender::Staged]
+            }
             Self::Paced => &[Contender::Fdatasync, Contender::Async],
             Self::Scan => {
                 &[Contender::Read, Contender::Pieces, Contender::Checksum, Contender::Open]
@@ -245,6 +247,8 @@ pub enum Contender {
     Mapped,
     /// The log's group commit with a window of tickets.
     Tickets,
+    /// The log's appends into a staging buffer, written past the page cache.
+    Staged,
     /// The log's appends that wait for nothing, through a mapping.
     Async,
     /// Pieces of 1 MiB through a descriptor with `O_DIRECT`, one after the other.
@@ -268,6 +272,7 @@ impl Contender {
                 | Self::Mapped
                 | Self::Tickets
                 | Self::Async
+                | Self::Staged
                 | Self::Open
         )
     }
@@ -285,6 +290,7 @@ impl Contender {
             Self::Mapped => "log, mapped + msync",
             Self::Tickets => "log, tickets",
             Self::Async => "log, asynchronous",
+            Self::Staged => "log, staged + O_DIRECT",
             Self::Pieces => "raw O_DIRECT, 1 MiB each",
             Self::Read => "raw pread, 1 MiB each",
             Self::Checksum => "raw checksum, all cores",

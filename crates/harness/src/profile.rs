@@ -86,6 +86,8 @@ pub enum Settings {
         thorough: Duration,
         /// Bytes of the staging buffer.
         staging_bytes: u64,
+        /// Where they go from there: never a mapping.
+        io: Io,
         /// How a segment's space is allocated.
         prealloc: Prealloc,
     },

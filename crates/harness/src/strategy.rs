@@ -89,6 +89,7 @@ pub fn open(
             least_pages,
             thorough,
             staging_bytes,
+            io,
             prealloc,
         } => {
             let config = commit_realtime::Config {
@@ -98,10 +99,8 @@ pub fn open(
                 flush: flush_config(*interval, *least_pages, *thorough, true),
                 ..commit_realtime::Config::default()
             };
-            let options = LogOptions {
-                staging_bytes: *staging_bytes,
-                ..with(options, profile::Io::Positioned, *prealloc)
-            };
+            let options =
+                LogOptions { staging_bytes: *staging_bytes, ..with(options, *io, *prealloc) };
             Log::open(root, options, CommitRealtime::new(config).context("commit_realtime")?)
         }
     };
@@ -155,8 +154,8 @@ pub fn usable(
     let io = match &mut usable {
         Settings::FlushRealtime { io, .. }
         | Settings::GroupCommit { io, .. }
+        | Settings::CommitRealtime { io, .. }
         | Settings::None { io } => io,
-        Settings::CommitRealtime { .. } => return Ok((usable, None)),
     };
     let (is_possible, instead_of, rule) = match *io {
         profile::Io::Positioned => return Ok((usable, None)),

@@ -64,7 +64,7 @@ impl Plan {
         root: &Path,
     ) -> Result<Option<f64>> {
         if self.sustained_per_s.is_none() {
-            let found = flood(bench, work, root, self.paced_bytes / 4)?;
+            let found = flood(bench, work, root, self.paced_bytes / 4, &timed(bench)?)?;
             super::remove(root)?;
             self.keep(found.as_ref());
         }
@@ -88,10 +88,11 @@ pub(super) fn measure(
     let bytes = plan.sustained_bytes;
     match contender {
         Contender::Async => {
-            let found = flood(bench, work, root, bytes)?;
+            let found = flood(bench, work, root, bytes, &timed(bench)?)?;
             plan.keep(found.as_ref());
             Ok(found)
         }
+        Contender::Staged => flood(bench, work, root, bytes, &staged(bench)?),
         Contender::Pieces => pieces(bench, work, root, bytes, OFlags::DIRECT),
         _ => pieces(bench, work, root, bytes, OFlags::empty()),
     }
@@ -111,10 +112,33 @@ pub(super) fn timed(bench: &Bench<'_>) -> Result<Settings> {
     Ok(strategy::usable(&settings, FILE_BYTES, bench.directory)?.0)
 }
 
+/// Appends into memory of the process, from where they go to the device past the page cache, where
+/// the file system lets them.
+fn staged(bench: &Bench<'_>) -> Result<Settings> {
+    let settings = Settings::CommitRealtime {
+        commit: Duration::from_millis(200),
+        commit_least_pages: 4,
+        commit_thorough: Duration::from_millis(200),
+        interval: FLUSH_EACH,
+        least_pages: 4,
+        thorough: Duration::from_secs(10),
+        staging_bytes: 64 << 20,
+        io: Io::Direct,
+        prealloc: Prealloc::Fallocate,
+    };
+    Ok(strategy::usable(&settings, FILE_BYTES, bench.directory)?.0)
+}
+
 /// The log, as fast as it goes, until the last record is durable; `None` if interrupted.
-fn flood(bench: &Bench<'_>, work: Work, root: &Path, bytes: u64) -> Result<Option<Measured>> {
+fn flood(
+    bench: &Bench<'_>,
+    work: Work,
+    root: &Path,
+    bytes: u64,
+    settings: &Settings,
+) -> Result<Option<Measured>> {
     let recorder = Arc::new(Recorder::default());
-    let log = ours::open_observed(root, &timed(bench)?, FILE_BYTES, &recorder)?;
+    let log = ours::open_observed(root, settings, FILE_BYTES, &recorder)?;
     let queue = ours::queue(&log, 0)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let records = bytes / store_core::length_u64(work.record_bytes);

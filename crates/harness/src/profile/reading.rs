@@ -181,6 +181,7 @@ impl Reader {
         let least_pages = self.integer(keys, "least_pages", 0..=MOST_PAGES, 4);
         let thorough = self.millis(keys, "thorough_ms", 0..=LONGEST_MS, 10_000);
         let staging_bytes = self.size(keys, "staging_bytes", 4096..=4 << 30, 64 << 20);
+        let io = self.choice(keys, "io", &STAGED_IOS, Io::Positioned);
         let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Fallocate);
         let text = keys.get("staging_bytes");
         if let (Some(text), Some(staging), Some(segment)) = (text, staging_bytes, segment_bytes)
@@ -202,6 +203,7 @@ impl Reader {
             least_pages: least_pages?,
             thorough: thorough?,
             staging_bytes: staging_bytes?,
+            io: io?,
             prealloc: prealloc?,
         })
     }
@@ -292,6 +294,7 @@ const KINDS: [(&str, &[&str]); 4] = [
             "least_pages",
             "thorough_ms",
             "staging_bytes",
+            "io",
             "prealloc",
         ],
     ),
@@ -306,6 +309,7 @@ const KINDS: [(&str, &[&str]); 4] = [
 const IOS: [(&str, Io); 2] = [("mapped", Io::Mapped), ("positioned", Io::Positioned)];
 const SYNC_IOS: [(&str, Io); 3] =
     [("direct", Io::Direct), ("positioned", Io::Positioned), ("mapped", Io::Mapped)];
+const STAGED_IOS: [(&str, Io); 2] = [("direct", Io::Direct), ("positioned", Io::Positioned)];
 const PREALLOCS: [(&str, Prealloc); 3] =
     [("none", Prealloc::None), ("fallocate", Prealloc::Fallocate), ("zero", Prealloc::Zero)];
 
