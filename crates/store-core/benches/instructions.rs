@@ -40,11 +40,11 @@ fn record(body_len: usize) -> Vec<u8> {
 
 // All that an append does outside the lock.
 #[library_benchmark]
-#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(1140))]
-#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(1700))]
+#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(930))]
+#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(1490))]
 #[bench::body_1024_without_crc_property(
     args = (inputs(1024, Protection::Body)),
-    config = at_most(1650)
+    config = at_most(1450)
 )]
 fn encode_record((body, mut out, protection): (Vec<u8>, Vec<u8>, Protection)) -> [Vec<u8>; 2] {
     let record = encode(to(), black_box(&message(&body)), protection, &mut out).expect("it fits");
@@ -54,11 +54,11 @@ fn encode_record((body, mut out, protection): (Vec<u8>, Vec<u8>, Protection)) ->
 
 // The same, and what it does to the record under the lock.
 #[library_benchmark]
-#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(1575))]
-#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(2580))]
+#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(1340))]
+#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(2350))]
 #[bench::body_1024_without_crc_property(
     args = (inputs(1024, Protection::Body)),
-    config = at_most(1720)
+    config = at_most(1495)
 )]
 fn encode_and_place((body, mut out, protection): (Vec<u8>, Vec<u8>, Protection)) -> [Vec<u8>; 2] {
     let record = encode(to(), black_box(&message(&body)), protection, &mut out).expect("it fits");

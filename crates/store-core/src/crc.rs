@@ -10,6 +10,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// All 32 bits, which joining needs.
+#[inline]
 pub(crate) fn crc32_full(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }

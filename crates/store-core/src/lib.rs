@@ -57,7 +57,7 @@ pub use property::{Properties, Property};
 pub use protection::Protection;
 pub use record::{
     BLANK_LEN, Destination, EncodeError, Encoded, MAX_PROPERTIES_LEN, Message, Placed, encode,
-    encode_blank,
+    encode_blank, encode_in,
 };
 pub use scan::{Invalid, PROBE_LEN, Step, record_at, scan_step};
 pub use segment::{

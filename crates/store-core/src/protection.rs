@@ -26,11 +26,13 @@ impl Protection {
 }
 
 /// Writes the property over `out`, with room for the digits.
+#[inline]
 pub(crate) fn write_frame(out: &mut [u8; PROPERTY_LEN]) {
     *out = *FORM;
 }
 
 /// Writes a full checksum's digits into the property: decimal, lowest first, ten of them.
+#[inline]
 pub(crate) fn write_digits(full: u32, out: &mut [u8; PROPERTY_LEN]) {
     let mut rest = masked(full);
     for digit in &mut out[DIGITS] {

@@ -64,6 +64,7 @@ impl Message<'_> {
     /// # Errors
     ///
     /// As [`encode`], but for the buffer.
+    #[inline]
     pub fn encoded_len(
         &self,
         to: Destination<'_>,
@@ -79,6 +80,7 @@ impl Message<'_> {
     ///
     /// If `INNER_NUM` is not a number from 1 to 32767, or stands on a message without the flag
     /// ([`SysFlag::INNER_BATCH`]), which RocketMQ refuses too.
+    #[inline]
     pub fn queue_slots(&self) -> Result<u16, EncodeError> {
         let is_inner = self.sys_flag.has(SysFlag::INNER_BATCH);
         let slots = match Properties::new(self.properties).last(INNER_NUM) {
@@ -102,13 +104,32 @@ impl Message<'_> {
 ///
 /// If `out` is too small, the properties exceed [`MAX_PROPERTIES_LEN`], the record would exceed
 /// `i32::MAX` bytes, or its end could not be told from a torn one. Nothing useful is in `out` then.
+#[inline]
 pub fn encode<'b>(
     to: Destination<'_>,
     message: &Message<'_>,
     protection: Protection,
     out: &'b mut [u8],
 ) -> Result<Encoded<'b>, EncodeError> {
-    let needed = Parts::new(to, message, protection)?.write(out)?;
+    encode_in(to, message, protection, |_| out)
+}
+
+/// [`encode`] into the buffer that `buffer` gives for the record's length, so that nobody needs to
+/// measure a message first.
+///
+/// # Errors
+///
+/// As [`encode`].
+#[inline]
+pub fn encode_in<'b>(
+    to: Destination<'_>,
+    message: &Message<'_>,
+    protection: Protection,
+    buffer: impl FnOnce(u32) -> &'b mut [u8],
+) -> Result<Encoded<'b>, EncodeError> {
+    let parts = Parts::new(to, message, protection)?;
+    let out = buffer(parts.total_size()?);
+    let needed = parts.write(out)?;
     Ok(Encoded { bytes: &mut out[..needed], protection })
 }
 
@@ -122,6 +143,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
+    #[inline]
     fn new(
         to: Destination<'a>,
         message: &'a Message<'a>,
@@ -131,6 +153,7 @@ impl<'a> Parts<'a> {
     }
 
     /// A record whose properties end in those that all members of its batch share.
+    #[inline]
     pub(crate) fn with_shared(
         to: Destination<'a>,
         message: &'a Message<'a>,
@@ -158,6 +181,7 @@ impl<'a> Parts<'a> {
         Ok(Self { to, message, properties, properties_len })
     }
 
+    #[inline]
     pub(crate) fn total_size(&self) -> Result<u32, EncodeError> {
         let message = self.message;
         let hosts = message.born_host.encoded_len() + message.store_host.encoded_len();
@@ -170,6 +194,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Writes the record to the front of `out` and gives its length.
+    #[inline]
     pub(crate) fn write(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let message = self.message;
         let total = self.total_size()?;
@@ -221,6 +246,7 @@ impl<'a> Parts<'a> {
 
 /// Sums what lies between STORETIMESTAMP and the CRC32 property of a long record, and keeps the
 /// sum, with the shift by its length, where the property's digits will stand.
+#[inline]
 fn sum_tail(bytes: &mut [u8], body_end: usize, body_len: usize, body_crc: u32) {
     let head_len = placed_len(bytes);
     let (covered, property) = split_property(bytes);
@@ -246,6 +272,7 @@ pub struct Encoded<'b> {
 impl<'b> Encoded<'b> {
     /// Patches queue offset, log offset and store time in, finishes the CRC32 property, and gives
     /// the finished bytes. The members of a batch follow each other in log and queue.
+    #[inline]
     pub fn place(self, placed: &Placed) -> &'b mut [u8] {
         let mut placed = *placed;
         let mut rest = &mut *self.bytes;
@@ -264,6 +291,7 @@ impl<'b> Encoded<'b> {
     }
 
     /// The lengths of the records in bytes, in order.
+    #[inline]
     pub fn record_lens(&self) -> impl Iterator<Item = u32> {
         let mut rest = &*self.bytes;
         core::iter::from_fn(move || {
@@ -275,11 +303,13 @@ impl<'b> Encoded<'b> {
 
     /// The length of all in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a record is never empty")]
+    #[inline]
     pub fn len(&self) -> u32 {
         u32::try_from(self.bytes.len()).expect("encode limits a record to i32::MAX bytes")
     }
 }
 
+#[inline]
 fn place_one(record: &mut [u8], placed: &Placed, protection: Protection) {
     record[field::QUEUE_OFFSET].copy_from_slice(&placed.queue_offset.get().to_be_bytes());
     record[field::LOG_OFFSET].copy_from_slice(&placed.log_offset.get().to_be_bytes());
@@ -301,12 +331,14 @@ fn place_one(record: &mut [u8], placed: &Placed, protection: Protection) {
 }
 
 /// Bytes from a record's start to behind STORETIMESTAMP: all that placing changes.
+#[inline]
 fn placed_len(record: &[u8]) -> usize {
     let bits = *record[field::SYS_FLAG].first_chunk().expect("four bytes");
     let is_ipv6 = SysFlag::new(u32::from_be_bytes(bits)).has(SysFlag::BORN_HOST_IPV6);
     Prefix::LEN + host_len(is_ipv6) + STORE_TIMESTAMP_LEN
 }
 
+#[inline]
 fn split_property(record: &mut [u8]) -> (&mut [u8], &mut [u8; PROPERTY_LEN]) {
     record.split_last_chunk_mut().expect("a protected record ends in the property")
 }
@@ -393,15 +425,18 @@ struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
+    #[inline]
     fn take(&mut self, len: usize) -> &'b mut [u8] {
         self.rest.split_off_mut(..len).expect("encoded_len counted every field")
     }
 
+    #[inline]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.take(N).copy_from_slice(&bytes);
     }
 }
 
+#[inline]
 fn length_field(len: usize) -> u32 {
     u32::try_from(len).expect("encoded_len limits a record to i32::MAX bytes")
 }

@@ -24,6 +24,7 @@ pub(crate) struct StoredProperties<'a> {
 }
 
 impl<'a> StoredProperties<'a> {
+    #[inline]
     pub(crate) fn new(
         inner_base: Option<QueueOffset>,
         own: &'a [u8],
@@ -36,6 +37,7 @@ impl<'a> StoredProperties<'a> {
     }
 
     /// The stored string's length in bytes, and its last byte.
+    #[inline]
     pub(crate) fn measure(&self) -> (usize, Option<u8>) {
         let mut len = self.protection.reserved_len();
         let mut last = None;
@@ -48,6 +50,7 @@ impl<'a> StoredProperties<'a> {
 
     /// Writes the string over `out`, which has the measured length, but for the CRC32 property's
     /// digits.
+    #[inline]
     pub(crate) fn write(&self, out: &mut [u8]) {
         let mut rest = out;
         self.each(|piece| {
@@ -61,6 +64,7 @@ impl<'a> StoredProperties<'a> {
     }
 
     /// Gives every piece but the CRC32 property, separators included.
+    #[inline]
     fn each(&self, mut give: impl FnMut(&[u8])) {
         let mut last = END;
         let mut put = |piece: &[u8], last: &mut u8| {
@@ -108,6 +112,7 @@ struct Kept<'a> {
 impl<'a> Iterator for Kept<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         if self.rest.is_empty() {
             return None;

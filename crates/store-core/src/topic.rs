@@ -13,6 +13,7 @@ impl<'a> Topic<'a> {
     ///
     /// If it is empty, longer than [`MAX_TOPIC_LEN`] bytes (bytes, not characters: RocketMQ counts
     /// characters and so writes records that it cannot read), or not UTF-8.
+    #[inline]
     pub fn new(name: &'a [u8]) -> Result<Self, TopicError> {
         if name.is_empty() {
             return Err(TopicError::Empty);

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use store_core::{
     AckAt, Batch, Destination, Encoded, LogOffset, Message, MessageId, Nanos, Placed, Placement,
-    QueueId, QueueOffset, SysFlag, TimestampMs, Topic, TopicError, Wait, encode, encode_batch,
-    encode_blank, place,
+    QueueId, QueueOffset, SysFlag, TimestampMs, Topic, TopicError, Wait, encode_batch,
+    encode_blank, encode_in, place,
 };
 
 use crate::error::{AppendError, Error};
@@ -273,8 +273,11 @@ impl Shared {
                 let inner_base =
                     base.map(|base| QueueOffset::new(if slots > 0 { base } else { 0 }));
                 let message = Message { inner_base, ..*message };
-                reserve(scratch, message.encoded_len(to, protection)?);
-                let encoded = encode(to, &message, protection, scratch)?;
+                let scratch = &mut *scratch;
+                let encoded = encode_in(to, &message, protection, move |len| {
+                    reserve(scratch, len);
+                    scratch
+                })?;
                 // Refused before anything is written, not after blanking two segments.
                 place(self.options.segment_size, LogOffset::ZERO, encoded.len())?;
                 let unit = Unit { encoded, slots, base };

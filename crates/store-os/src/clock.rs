@@ -1,7 +1,5 @@
 //! The two clocks: monotonic for strategies and deadlines, wall for store timestamps.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 #[cfg(not(modelled))]
 use rustix::time::{ClockId, clock_gettime};
 use store_core::{Nanos, TimestampMs};
@@ -26,6 +24,11 @@ fn kernel() -> Nanos {
 
 /// Now in milliseconds since 1970 UTC; 0 before that.
 pub(crate) fn wall() -> TimestampMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TimestampMs::new(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    #[cfg(modelled)]
+    return TimestampMs::new(1);
+    #[cfg(not(modelled))]
+    {
+        let now = clock_gettime(ClockId::Realtime);
+        TimestampMs::new(now.tv_sec.max(0).saturating_mul(1000) + now.tv_nsec / 1_000_000)
+    }
 }
