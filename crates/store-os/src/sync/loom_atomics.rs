@@ -96,6 +96,10 @@ impl AtomicU32 {
     ) -> Result<u32, u32> {
         self.0.compare_exchange(from, to, before(success), failure)
     }
+
+    pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_sub(value, before(order))
+    }
 }
 
 impl AtomicU64 {

@@ -19,7 +19,7 @@ use std::sync::PoisonError;
 use store_core::Nanos;
 
 #[cfg(modelled = "loom")]
-use super::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use super::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 pub(crate) use checker::sync::{Mutex, MutexGuard};
 pub(crate) use checker::thread::{Builder, JoinHandle};
@@ -47,6 +47,8 @@ const NEVER: Nanos = Nanos::new(3_600_000_000_000);
 #[derive(Debug)]
 pub(crate) struct Futex {
     word: AtomicU32,
+    /// As outside models: who sleeps, counted before the word is looked at.
+    asleep: AtomicU32,
     /// How often sleepers were woken. Locked, as the kernel does it, while a sleeper looks at the
     /// word, and while they are woken.
     wakes: Mutex<u64>,
@@ -57,6 +59,7 @@ impl Futex {
     pub(crate) fn new(value: u32) -> Self {
         Self {
             word: AtomicU32::new(value),
+            asleep: AtomicU32::new(0),
             wakes: Mutex::new(0),
             woken: checker::sync::Condvar::new(),
         }
@@ -64,6 +67,14 @@ impl Futex {
 
     /// Sleeps while the word holds `value`, at most until `until`. May return early.
     pub(crate) fn sleep(&self, value: u32, until: Option<Nanos>) {
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        // Of `SeqCst`, loom takes fences alone at their word.
+        fence(Ordering::SeqCst);
+        self.sleep_counted(value, until);
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn sleep_counted(&self, value: u32, until: Option<Nanos>) {
         let wakes = self.wakes();
         if self.word.load(Ordering::Relaxed) != value {
             return;
@@ -74,8 +85,15 @@ impl Futex {
         }
     }
 
-    /// Wakes every thread that sleeps on the word.
+    /// Wakes every thread that sleeps on the word, which the caller has changed.
     pub(crate) fn wake_all(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
         *self.wakes() += 1;
         self.woken.notify_all();
     }
@@ -107,7 +125,7 @@ impl Futex {
     #[cfg(test)]
     pub(crate) fn pass_time(&self, time: Nanos) {
         CLOCK.store(time.get(), Ordering::SeqCst);
-        self.wake_all();
+        self.wake();
     }
 
     fn wakes(&self) -> MutexGuard<'_, u64> {

@@ -17,14 +17,19 @@ pub(crate) use std::thread::{Builder, JoinHandle};
 pub(crate) use std::thread_local;
 
 /// A word that threads can sleep on until another changes it: `futex(2)`, private to the process.
+///
+/// Who is about to sleep counts itself, then the kernel looks at the word; who wakes has changed the
+/// word, then looks at the count. One of the two sees the other, so nobody is woken by a system call
+/// for nothing, and nobody sleeps on.
 #[derive(Debug)]
 pub(crate) struct Futex {
     word: AtomicU32,
+    asleep: AtomicU32,
 }
 
 impl Futex {
     pub(crate) fn new(value: u32) -> Self {
-        Self { word: AtomicU32::new(value) }
+        Self { word: AtomicU32::new(value), asleep: AtomicU32::new(0) }
     }
 
     /// Sleeps while the word holds `value`, at most until `until`: `FUTEX_WAIT_BITSET`. May return
@@ -35,14 +40,20 @@ impl Futex {
             tv_nsec: i64::try_from(time.get() % 1_000_000_000).expect("a remainder of 10⁹"),
         });
         let flags = futex::Flags::PRIVATE;
-        match futex::wait_bitset(&self.word, flags, value, until.as_ref(), NonZeroU32::MAX) {
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        let slept = futex::wait_bitset(&self.word, flags, value, until.as_ref(), NonZeroU32::MAX);
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+        match slept {
             Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
             Err(errno) => unreachable!("FUTEX_WAIT_BITSET on a live word: {errno}"),
         }
     }
 
-    /// Wakes every thread that sleeps on the word: `FUTEX_WAKE`.
+    /// Wakes every thread that sleeps on the word, which the caller has changed: `FUTEX_WAKE`.
     pub(crate) fn wake_all(&self) {
+        if self.asleep.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         futex::wake(&self.word, futex::Flags::PRIVATE, u32::MAX >> 1)
             .expect("FUTEX_WAKE on a live word");
     }
