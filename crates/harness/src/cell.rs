@@ -342,7 +342,7 @@ impl Evidence {
             ack_to_durable_ns: self.ack_to_durable(),
             interval: self.interval(&strategy.settings),
             io: self.io(),
-            dirty: window.dirty,
+            dirty: self.dirty(&strategy.settings),
             little: self.little(place.producers, &append_to_ack, &exposure),
             validity: Vec::new(),
             status: Status::Valid,
@@ -463,6 +463,12 @@ impl Evidence {
             achieved_p50_ns: known.then_some(achieved.p50),
             achieved_p99_ns: known.then_some(achieved.p99),
         }
+    }
+
+    fn dirty(&self, settings: &Settings) -> Dirty {
+        let dirty = self.window.dirty;
+        let absorbs = !strategy::is_direct(settings);
+        Dirty { reached_background: dirty.reached_background.filter(|_| absorbs), ..dirty }
     }
 
     fn io(&self) -> Io {
@@ -664,6 +670,28 @@ mod tests {
         near(1.0 + cell.little.closed_error_pct.unwrap(), 1.0);
         assert!(cell.little.exposure_error_pct.unwrap().abs() < 1.0, "{:?}", cell.little);
         assert_eq!(cell.status, Status::Valid, "{:?}", cell.validity);
+    }
+
+    #[test]
+    fn what_goes_past_the_page_cache_is_not_absorbed_by_it() {
+        for (io, is_labelled) in [(ProfileIo::Direct, false), (ProfileIo::Positioned, true)] {
+            let mut evidence = evidence(0);
+            evidence.window.dirty.reached_background = Some(false);
+            let settings = Settings::CommitRealtime {
+                commit: Duration::from_millis(8),
+                commit_least_pages: 4,
+                commit_thorough: Duration::from_millis(8),
+                interval: Duration::from_millis(8),
+                least_pages: 4,
+                thorough: Duration::from_secs(10),
+                staging_bytes: 64 << 20,
+                io,
+                prealloc: Prealloc::Fallocate,
+            };
+            let cell = judged(&evidence, settings);
+            let mut checks = cell.validity.iter();
+            assert_eq!(checks.any(|check| check.code == "page_cache_absorbed"), is_labelled);
+        }
     }
 
     #[test]

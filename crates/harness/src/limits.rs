@@ -212,10 +212,16 @@ impl Case {
             Self::Copy1 | Self::Copy2 | Self::Copy1Small | Self::Copy2Small => {
                 &[Contender::Copy, Contender::Async]
             }
-            Self::Sustained => {
-                &[Contender::Pieces, Contender::Fdatasync, Contender::Async, Contender::Staged]
+            Self::Sustained => &[
+                Contender::Pieces,
+                Contender::Fdatasync,
+                Contender::Async,
+                Contender::Positioned,
+                Contender::Staged,
+            ],
+            Self::Paced => {
+                &[Contender::Fdatasync, Contender::Async, Contender::Positioned, Contender::Staged]
             }
-            Self::Paced => &[Contender::Fdatasync, Contender::Async],
             Self::Scan => {
                 &[Contender::Read, Contender::Pieces, Contender::Checksum, Contender::Open]
             }
@@ -241,7 +247,7 @@ pub enum Contender {
     Lead,
     /// The log's group commit; the flush lane's thread runs every sync.
     HandOver,
-    /// The log's group commit through the page cache and `fdatasync`; who waits alone runs it.
+    /// The log through the page cache and `fdatasync`.
     Positioned,
     /// The log's group commit through a mapping and `msync`.
     Mapped,

@@ -230,6 +230,7 @@ pub struct Dirty {
     /// Where writers are blocked.
     pub limit_bytes: Option<u64>,
     /// Whether the background limit was reached; if not, an unsynced rate is page-cache absorbed.
+    /// `null` also where the log's bytes go past the page cache, which then absorbs nothing.
     pub reached_background: Option<bool>,
 }
 

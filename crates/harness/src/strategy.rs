@@ -203,6 +203,16 @@ pub fn interval(settings: &Settings) -> Option<Duration> {
     }
 }
 
+/// Whether appended bytes go past the page cache.
+pub fn is_direct(settings: &Settings) -> bool {
+    match settings {
+        Settings::CommitRealtime { io, .. }
+        | Settings::FlushRealtime { io, .. }
+        | Settings::GroupCommit { io, .. }
+        | Settings::None { io } => *io == profile::Io::Direct,
+    }
+}
+
 /// Whether appended bytes are staged in process memory, so that a crash of the process takes them.
 pub fn is_staged(settings: &Settings) -> bool {
     match settings {

@@ -377,6 +377,12 @@ impl Shared {
         }
         self.progress.set_wrote(tail.wrote);
         let others = tail.wanted_records - self.flushed_wanted.load(Ordering::SeqCst);
+        let is_half_full = matches!(&tail.sink, Sink::Staged(writer) if writer.is_half_full());
+        drop(tail);
+        if is_half_full {
+            // Before appends have to wait for it, whatever the strategy's interval is.
+            self.hurry_commit();
+        }
         Ok(Some((appended, waits_for_flush && others == 1)))
     }
 

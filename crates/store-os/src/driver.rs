@@ -110,7 +110,7 @@ impl Shared {
         }
         if lane == Lane::Commit {
             if self.commit_wanted.swap(false, Ordering::SeqCst) {
-                // Appends wait for staging space, whatever the strategy thinks of committing now.
+                // Staging space runs out, whatever the strategy thinks of committing now.
                 return Ok(Chosen::Commit { upto: self.progress.wrote(), is_asked: false });
             }
             if !self.answers.uses_commit {

@@ -179,6 +179,11 @@ impl Writer {
         self.ring.capacity - used
     }
 
+    /// Whether more than half of the ring waits to be written.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.free() < self.ring.capacity / 2
+    }
+
     /// The position behind the last byte stored.
     pub(crate) fn stored(&self) -> u64 {
         self.ring.stored.load(Ordering::Relaxed)

@@ -53,9 +53,9 @@ pub struct LogOptions {
     /// has one ahead. Default 1 GiB, as RocketMQ has it.
     pub segment_size: SegmentSize,
     /// How appends reach the file. Default `None`: direct where the strategy acknowledges what is
-    /// flushed and the file system lets it ([`Log::can_write_directly`]) and does not copy on
-    /// write; else positioned for such a strategy, for one that stages, and where nothing can be
-    /// mapped ([`Log::can_map`]); else mapped.
+    /// flushed, or stages, and the file system lets it ([`Log::can_write_directly`]) and does not
+    /// copy on write; else positioned for such a strategy, and where nothing can be mapped
+    /// ([`Log::can_map`]); else mapped.
     ///
     /// [`Log::can_map`]: crate::Log::can_map
     /// [`Log::can_write_directly`]: crate::Log::can_write_directly
@@ -176,7 +176,7 @@ impl LogOptions {
         let has_blocks = self.segment_size.bytes().is_multiple_of(PAGE_SIZE);
         let chosen = match () {
             // Where blocks are copied on write the page cache gathers them to larger ones.
-            () if acks_flushed && !stages && can_write_directly && has_blocks && can_map => {
+            () if (acks_flushed || stages) && can_write_directly && has_blocks && can_map => {
                 Io::Direct
             }
             () if acks_flushed || stages || !can_map => Io::Positioned,

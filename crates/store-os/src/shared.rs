@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) room: Condvar,
     /// Appends that wait for `room`.
     pub(crate) blocked: AtomicU64,
-    /// Appends wait for staging space.
+    /// Staging space runs out.
     pub(crate) commit_wanted: AtomicBool,
     /// Whether somebody commits when they do.
     pub(crate) has_committer: AtomicBool,
@@ -164,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// Makes the commit lane commit now, because appends wait for staging space.
+    /// Makes the commit lane commit now, because staging space runs out.
     pub(crate) fn hurry_commit(&self) {
         self.commit_wanted.store(true, Ordering::SeqCst);
         self.wake(Lane::Commit);

@@ -64,7 +64,8 @@ impl Plan {
         root: &Path,
     ) -> Result<Option<f64>> {
         if self.sustained_per_s.is_none() {
-            let found = flood(bench, work, root, self.paced_bytes / 4, &timed(bench)?)?;
+            let timed = settings(bench, Contender::Async)?;
+            let found = flood(bench, work, root, self.paced_bytes / 4, &timed)?;
             super::remove(root)?;
             self.keep(found.as_ref());
         }
@@ -88,43 +89,44 @@ pub(super) fn measure(
     let bytes = plan.sustained_bytes;
     match contender {
         Contender::Async => {
-            let found = flood(bench, work, root, bytes, &timed(bench)?)?;
+            let found = flood(bench, work, root, bytes, &settings(bench, contender)?)?;
             plan.keep(found.as_ref());
             Ok(found)
         }
-        Contender::Staged => flood(bench, work, root, bytes, &staged(bench)?),
+        Contender::Positioned | Contender::Staged => {
+            flood(bench, work, root, bytes, &settings(bench, contender)?)
+        }
         Contender::Pieces => pieces(bench, work, root, bytes, OFlags::DIRECT),
         _ => pieces(bench, work, root, bytes, OFlags::empty()),
     }
 }
 
-/// Timed flushes through a mapping, where there can be one, as a sweep has them that says nothing
-/// else.
-pub(super) fn timed(bench: &Bench<'_>) -> Result<Settings> {
-    let settings = Settings::FlushRealtime {
+/// The settings of an asynchronous log: as a sweep has them that says nothing else, but for where
+/// its bytes go.
+pub(super) fn settings(bench: &Bench<'_>, contender: Contender) -> Result<Settings> {
+    let timed = |io| Settings::FlushRealtime {
         interval: FLUSH_EACH,
         least_pages: 4,
         thorough: Duration::from_secs(10),
         timed: true,
-        io: Io::Mapped,
+        io,
         prealloc: Prealloc::Fallocate,
     };
-    Ok(strategy::usable(&settings, FILE_BYTES, bench.directory)?.0)
-}
-
-/// Appends into memory of the process, from where they go to the device past the page cache, where
-/// the file system lets them.
-fn staged(bench: &Bench<'_>) -> Result<Settings> {
-    let settings = Settings::CommitRealtime {
-        commit: Duration::from_millis(200),
-        commit_least_pages: 4,
-        commit_thorough: Duration::from_millis(200),
-        interval: FLUSH_EACH,
-        least_pages: 4,
-        thorough: Duration::from_secs(10),
-        staging_bytes: 64 << 20,
-        io: Io::Direct,
-        prealloc: Prealloc::Fallocate,
+    let settings = match contender {
+        Contender::Positioned => timed(Io::Positioned),
+        Contender::Staged => Settings::CommitRealtime {
+            commit: Duration::from_millis(200),
+            // Each write past the page cache begins with the last block again.
+            commit_least_pages: 64,
+            commit_thorough: Duration::from_millis(200),
+            interval: FLUSH_EACH,
+            least_pages: 4,
+            thorough: Duration::from_secs(10),
+            staging_bytes: 64 << 20,
+            io: Io::Direct,
+            prealloc: Prealloc::Fallocate,
+        },
+        _ => timed(Io::Mapped),
     };
     Ok(strategy::usable(&settings, FILE_BYTES, bench.directory)?.0)
 }

@@ -14,12 +14,13 @@ use hdrhistogram::Histogram;
 use rustix::fs::{FallocateFlags, fallocate};
 use store_core::{Message, Nanos, Wait};
 
-use super::bulk::{LOOK_EACH, Plan, SEED, records_bytes, syncing, timed, watched};
+use super::bulk::{LOOK_EACH, Plan, SEED, records_bytes, settings, syncing, watched};
 use super::clocked::{Bench, Cost, Measured};
 use super::{Bulk, Contender, FILE_BYTES, Work, ours};
 use crate::clock::{float, nanos, now, round};
 use crate::distribution::times;
 use crate::load::Bodies;
+use crate::profile::Settings;
 use crate::recorder::Recorder;
 use crate::results::Dirty;
 
@@ -63,7 +64,9 @@ pub(super) fn measure(
     let most = plan.paced_bytes / store_core::length_u64(work.record_bytes);
     let pace = Pace::new(bench, sustained, most);
     let found = match contender {
-        Contender::Async => logged(bench, work, root, pace),
+        Contender::Async | Contender::Positioned | Contender::Staged => {
+            logged(bench, work, root, pace, &settings(bench, contender)?)
+        }
         _ => written(bench, work, root, pace),
     };
     found.map(Some)
@@ -110,9 +113,15 @@ fn wait_until(due: Nanos) {
     }
 }
 
-/// The log under timed flushes.
-fn logged(bench: &Bench<'_>, work: Work, root: &Path, pace: Pace) -> Result<Measured> {
-    let log = ours::open_observed(root, &timed(bench)?, FILE_BYTES, &Arc::<Recorder>::default())?;
+/// The log, which flushes each half second.
+fn logged(
+    bench: &Bench<'_>,
+    work: Work,
+    root: &Path,
+    pace: Pace,
+    settings: &Settings,
+) -> Result<Measured> {
+    let log = ours::open_observed(root, settings, FILE_BYTES, &Arc::<Recorder>::default())?;
     let queue = ours::queue(&log, 0)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let before = bench.cost();

@@ -181,7 +181,7 @@ impl Reader {
         let least_pages = self.integer(keys, "least_pages", 0..=MOST_PAGES, 4);
         let thorough = self.millis(keys, "thorough_ms", 0..=LONGEST_MS, 10_000);
         let staging_bytes = self.size(keys, "staging_bytes", 4096..=4 << 30, 64 << 20);
-        let io = self.choice(keys, "io", &STAGED_IOS, Io::Positioned);
+        let io = self.choice(keys, "io", &STAGED_IOS, Io::Direct);
         let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Fallocate);
         let text = keys.get("staging_bytes");
         if let (Some(text), Some(staging), Some(segment)) = (text, staging_bytes, segment_bytes)

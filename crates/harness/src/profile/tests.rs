@@ -122,7 +122,7 @@ fn strategies_have_rocketmqs_defaults() {
             least_pages: 4,
             thorough: millis(10_000),
             staging_bytes: 64 << 20,
-            io: Io::Positioned,
+            io: Io::Direct,
             prealloc: Prealloc::Fallocate,
         }
     );
@@ -159,7 +159,7 @@ fn each_key_reaches_its_setting() {
     );
     let staged = "{kind: commit_realtime, commit_ms: 1, commit_least_pages: 2, \
                   commit_thorough_ms: 3, interval_ms: 4, least_pages: 5, thorough_ms: 6, \
-                  staging_bytes: 16MiB, io: direct, prealloc: zero}";
+                  staging_bytes: 16MiB, io: positioned, prealloc: zero}";
     assert_eq!(
         settings(staged),
         Settings::CommitRealtime {
@@ -170,7 +170,7 @@ fn each_key_reaches_its_setting() {
             least_pages: 5,
             thorough: millis(6),
             staging_bytes: 16 << 20,
-            io: Io::Direct,
+            io: Io::Positioned,
             prealloc: Prealloc::Zero,
         }
     );

@@ -18,9 +18,9 @@ pub(crate) use std::thread_local;
 
 /// A word that threads can sleep on until another changes it: `futex(2)`, private to the process.
 ///
-/// Who is about to sleep counts itself, then the kernel looks at the word; who wakes has changed the
-/// word, then looks at the count. One of the two sees the other, so nobody is woken by a system call
-/// for nothing, and nobody sleeps on.
+/// Who is about to sleep counts itself, then the kernel looks at the word; who wakes has changed
+/// the word, then looks at the count. One of the two sees the other, so nobody is woken by a system
+/// call for nothing, and nobody sleeps on.
 #[derive(Debug)]
 pub(crate) struct Futex {
     word: AtomicU32,
