@@ -185,7 +185,8 @@ impl Tail {
     }
 
     fn obstacle(&self, blank: Option<u32>, len: u32) -> Option<Obstacle> {
-        if (blank.is_some() || self.active.is_none()) && self.next.is_none() {
+        let wants_next = blank.is_some() || self.active.is_none();
+        if wants_next && self.next.as_ref().is_none_or(|next| !next.segment.end_filling()) {
             return Some(Obstacle::Segment);
         }
         let needed = u64::from(blank.unwrap_or(0)) + u64::from(len);

@@ -13,7 +13,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{Error, Op, OpenError};
 use crate::files::{Files, Held, Linux};
-use crate::options::{Platform, Possible};
+use crate::options::{Io, Platform, Possible};
 
 /// A store directory that this process owns.
 #[derive(Debug)]
@@ -93,12 +93,17 @@ impl Directory {
         sync_directory_of(self.files(), &self.root)
     }
 
-    /// What segments can be written with.
-    pub(crate) fn possible(&self) -> Result<Possible, Error> {
+    /// What segments can be written with; what `io` leaves no choice for is not tried.
+    pub(crate) fn possible(&self, io: Option<Io>) -> Result<Possible, Error> {
         let failed = |error| Error::from_std(Op::Open, &self.segments, &error);
         let files = self.files();
         let mapped = !files.copies_on_write(&self.segments).map_err(failed)?;
-        Ok(Possible { mapped, direct: files.takes_blocks(&self.segments) })
+        let direct = match io {
+            Some(Io::Direct) => files.takes_blocks(&self.segments),
+            Some(Io::Mapped | Io::Positioned) => false,
+            None => files.is_known(&self.segments) && files.takes_blocks(&self.segments),
+        };
+        Ok(Possible { mapped, direct })
     }
 
     /// Makes the segments' names durable.
@@ -248,5 +253,15 @@ const SMALL: u64 = 4096;
 const NOT_OURS: [Errno; 6] =
     [Errno::ACCESS, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM, Errno::ROFS];
 
+/// Whether a directory's file system is one whose direct writes are known to be syncs with
+/// `RWF_DSYNC`.
+pub(crate) fn is_known(path: &Path) -> bool {
+    let found = statfs(path);
+    found
+        .is_ok_and(|found| KNOWN.iter().any(|magic| i128::from(found.f_type) == i128::from(*magic)))
+}
+
+/// `f_type` of ext4 and xfs (`statfs(2)`).
+const KNOWN: [u32; 2] = [0xEF53, 0x5846_5342];
 /// `f_type` of btrfs, bcachefs and zfs (`statfs(2)`).
 const COPY_ON_WRITE: [u32; 3] = [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1];

@@ -18,7 +18,7 @@ use store_core::{LogOffset, Nanos, TimestampMs, length_u64};
 
 use crate::blocks::{BLOCK, BLOCK_LEN, Blocks};
 use crate::clock;
-use crate::directory::{Lock, copies_on_write};
+use crate::directory::{Lock, copies_on_write, is_known};
 use crate::error::OpenError;
 use crate::map::first_cached;
 use crate::walk::next_data;
@@ -73,6 +73,11 @@ pub trait Files: fmt::Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, OpenError>;
     /// Whether the file system writes changed blocks to new places.
     fn copies_on_write(&self, path: &Path) -> io::Result<bool>;
+    /// Whether a directory's file system is one whose direct writes are known to be syncs with
+    /// `RWF_DSYNC`.
+    fn is_known(&self, _directory: &Path) -> bool {
+        true
+    }
     /// Whether files in a directory can be written past the page cache in blocks of 4 KiB.
     fn takes_blocks(&self, _directory: &Path) -> bool {
         true
@@ -233,6 +238,10 @@ impl Files for Linux {
         copies_on_write(path).map_err(|error| error.source.into())
     }
 
+    fn is_known(&self, directory: &Path) -> bool {
+        is_known(directory)
+    }
+
     fn takes_blocks(&self, directory: &Path) -> bool {
         // Tried, because what kernels tell of it is newer than it: with a file without a name,
         // which is gone when it is closed.
@@ -241,8 +250,7 @@ impl Files for Linux {
             let pieces = &mut [IoSlice::new(&block.0)];
             file.write_blocks_at(pieces, 0, true).map_err(|error| errno(&error))
         });
-        // A full disk tries nothing.
-        matches!(tried, Ok(()) | Err(Errno::NOSPC | Errno::DQUOT))
+        tried.is_ok()
     }
 
     fn readers(&self) -> usize {

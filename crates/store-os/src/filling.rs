@@ -1,6 +1,6 @@
 //! Zeroes for a segment that is made: written while nobody writes anything else to it.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 use rustix::io::Errno;
 use store_core::{Nanos, length_u64};
@@ -26,8 +26,23 @@ impl Filling {
         (!self.is_used.load(Ordering::SeqCst)).then(write)
     }
 
+    /// The segment is about to be taken: no piece begins any more; `false` while one is under way.
+    pub(crate) fn try_end(&self) -> bool {
+        if !self.has_ended.load(Ordering::Acquire) {
+            self.is_used.store(true, Ordering::SeqCst);
+            let is_free = match self.piece.try_lock() {
+                Ok(_) | Err(TryLockError::Poisoned(_)) => true,
+                Err(TryLockError::WouldBlock) => false,
+            };
+            if is_free {
+                self.has_ended.store(true, Ordering::Release);
+            }
+        }
+        self.has_ended.load(Ordering::Acquire)
+    }
+
     /// The segment is about to be written to: no piece begins any more, and one that is under way
-    /// has ended when this returns.
+    /// has ended when this returns. Whoever took it has ended them already.
     pub(crate) fn end(&self) {
         if !self.has_ended.load(Ordering::Acquire) {
             self.is_used.store(true, Ordering::SeqCst);

@@ -118,11 +118,13 @@ impl Shared {
     /// and no lane commits meanwhile; `None` otherwise.
     fn write_durably(&self, upto: LogOffset) -> Result<Option<Round>, Error> {
         let Some(staged) = &self.staged else { return Ok(None) };
-        if self.options.io() != Io::Direct || self.answers.uses_commit {
+        if !self.commits_by_syncs() {
             return Ok(None);
         }
         let mut reader = staged.lock().unwrap_or_else(PoisonError::into_inner);
         let from = self.progress.flushed();
+        // What was only written before would not be covered: a device that forces a write through
+        // (FUA) flushes nothing else.
         if upto <= from || self.progress.committed() != from {
             return Ok(None);
         }

@@ -105,7 +105,7 @@ impl Log {
     ) -> Result<Self, OpenError> {
         let answers = Answers::of(&strategy);
         let directory = Directory::own(root, &options.platform)?;
-        options.resolve(&strategy, directory.possible()?)?;
+        options.resolve(&strategy, directory.possible(options.io)?)?;
         let id = LOGS.fetch_add(1, Ordering::Relaxed);
         let queues = Queues::default();
         let checkpoint = CheckpointFile::load(directory.root(), directory.files());
@@ -161,8 +161,7 @@ impl Log {
     }
 
     /// Whether [`Io::Direct`] is possible in `root`, which exists. That is tried with a block in a
-    /// file that has no name and is gone at once, so not where none can be made. Where the disk is
-    /// full it cannot be told, and it is taken to be.
+    /// file that has no name and is gone at once: not where none can be made, nor on a full disk.
     pub fn can_write_directly(root: &Path) -> bool {
         Linux.takes_blocks(root)
     }
@@ -190,7 +189,9 @@ impl Log {
     ///
     /// Blocks only while the next segment or staging space is missing, at most
     /// [`LogOptions::append_timeout`], and where it has to bring bytes to the page cache itself, as
-    /// long as the kernel takes for that; never for a sync.
+    /// long as the kernel takes for that; never for a sync, unless group commit was told to use
+    /// [`Io::Direct`] and `wait` is [`Wait::No`]: then it writes to the device, behind a sync that
+    /// is under way.
     ///
     /// # Errors
     ///

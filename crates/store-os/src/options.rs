@@ -23,9 +23,10 @@ pub enum Io {
     /// before each sync, for staged commits at their interval, and otherwise in the append.
     Positioned,
     /// Stores into a staging buffer, whose blocks of 4 KiB go past the page cache to the device
-    /// (`O_DIRECT`); what a group commit writes is durable when the one call returns
-    /// (`RWF_DSYNC`). The last block is written again with what comes behind. Reads go through the
-    /// page cache.
+    /// (`O_DIRECT`). Under group commit one call writes and syncs (`RWF_DSYNC`), where all before
+    /// is flushed: the fastest way if every producer waits. Who does not ([`Wait::No`]) has its
+    /// record written to the device by itself, behind the sync that is under way. The last block is
+    /// written again with what comes behind. Reads go through the page cache.
     Direct,
 }
 
@@ -33,8 +34,8 @@ pub enum Io {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Preallocate {
     /// Not at all: the file has its length and no blocks, as RocketMQ makes it. A full disk then
-    /// fails a write, which poisons the log, instead of the making of a segment; never into a
-    /// mapping.
+    /// fails a write, which poisons the log, instead of the making of a segment, and can keep a log
+    /// from being opened whose torn tail is to be cut; never into a mapping.
     None,
     /// `fallocate`: blocks are reserved but not written. A sync must also turn them to written.
     Fallocate,
@@ -52,16 +53,17 @@ pub struct LogOptions {
     /// Size of each segment (`mappedFileSizeCommitLog`); a log keeps the one it was made with, and
     /// has one ahead. Default 1 GiB, as RocketMQ has it.
     pub segment_size: SegmentSize,
-    /// How appends reach the file. Default `None`: direct where the strategy acknowledges what is
-    /// flushed, or stages, and the file system lets it ([`Log::can_write_directly`]) and does not
-    /// copy on write; else positioned for such a strategy, and where nothing can be mapped
-    /// ([`Log::can_map`]); else mapped.
+    /// How appends reach the file. Default `None`: direct where the strategy stages, segments are
+    /// whole blocks of 4 KiB, and the file system is ext4 or xfs and lets it
+    /// ([`Log::can_write_directly`]); else positioned for such a strategy, for one that
+    /// acknowledges what is flushed, and where nothing can be mapped ([`Log::can_map`]); else
+    /// mapped. Group commit whose producers all wait is faster with `Direct`.
     ///
     /// [`Log::can_map`]: crate::Log::can_map
     /// [`Log::can_write_directly`]: crate::Log::can_write_directly
     pub io: Option<Io>,
     /// How segments are made ready. Default `Fallocate`; group commit syncs faster with `Zero`,
-    /// which writes each segment once before it is used.
+    /// which writes zeroes ahead of what is appended.
     pub preallocate: Preallocate,
     /// Whether a mapped segment's pages are faulted in before it takes appends, which makes all of
     /// them dirty. Default `false`: the first append to each page faults.
@@ -176,17 +178,15 @@ impl LogOptions {
         let has_blocks = self.segment_size.bytes().is_multiple_of(PAGE_SIZE);
         let chosen = match () {
             // Where blocks are copied on write the page cache gathers them to larger ones.
-            () if (acks_flushed || stages) && can_write_directly && has_blocks && can_map => {
-                Io::Direct
-            }
+            () if stages && can_write_directly && has_blocks && can_map => Io::Direct,
             () if acks_flushed || stages || !can_map => Io::Positioned,
             () => Io::Mapped,
         };
         let io = *self.io.get_or_insert(chosen);
         if io == Io::Mapped && stages {
             return refuse(
-                "a strategy with a commit lane needs Io::Positioned: mapped bytes are committed at \
-                 once",
+                "a strategy with a commit lane needs Io::Positioned or Io::Direct: mapped bytes \
+                 are committed at once",
             );
         }
         if io == Io::Mapped && !can_map {
@@ -209,8 +209,8 @@ impl LogOptions {
         }
         if io == Io::Direct && !can_write_directly {
             return refuse(
-                "the file system does not take writes of 4 KiB past the page cache (O_DIRECT); \
-                 use Io::Positioned",
+                "the file system does not take writes of 4 KiB past the page cache (O_DIRECT), or \
+                 has no space to try one; use Io::Positioned",
             );
         }
         if io == Io::Direct && !has_blocks {
@@ -266,7 +266,7 @@ pub(crate) struct Possible {
 /// Told what the lanes do, as it ends, and how opening goes on. Each method does nothing unless it
 /// is written.
 pub trait Observer: Send + Sync {
-    /// Staged bytes reached the page cache.
+    /// Staged bytes reached the page cache, or with [`Io::Direct`] the device.
     fn on_commit(&self, _event: &CommitEvent) {}
     /// Bytes became durable.
     fn on_flush(&self, _event: &FlushEvent) {}
@@ -278,7 +278,7 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// One move of staged bytes to the page cache.
+/// One move of staged bytes to the page cache, or with [`Io::Direct`] to the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CommitEvent {
     /// When it began, on [`monotonic`](crate::monotonic)'s clock.

@@ -21,7 +21,8 @@ use crate::walk::{Source, behind};
 
 /// A segment's file and, while it takes mapped appends, its map.
 ///
-/// Invariant: the file is `size` bytes long and its blocks are allocated.
+/// Invariant: the file is `size` bytes long and, but for [`Preallocate::None`], its blocks are
+/// allocated.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) start: LogOffset,
@@ -195,7 +196,7 @@ impl Segment {
             file: Some(self.file()?),
             map: None,
             direct: None,
-            filling: Arc::default(),
+            filling: Arc::clone(&self.filling),
             platform: self.platform.clone(),
             faults: self.faults.clone(),
         })
@@ -216,7 +217,7 @@ impl Segment {
             file,
             map: None,
             direct: None,
-            filling: Arc::default(),
+            filling: Arc::clone(&self.filling),
             platform: self.platform.clone(),
             faults: self.faults.clone(),
         })
@@ -241,8 +242,9 @@ impl Segment {
     /// Writes zeroes over what is reserved up to `bytes`, so that later writes change data only,
     /// until the first of those comes; not into a mapped segment.
     ///
-    /// Through a descriptor of its own: an error of these writes must not be told there instead of
-    /// one that concerns records, nor the other way round.
+    /// Through a descriptor of its own, so that an error that concerns records is not told here
+    /// instead of there. (The other way round it is: of a page of zeroes that could not be written
+    /// the first sync of a record tells too, and poisons the log.)
     pub(crate) fn fill(&self, bytes: u64, options: &LogOptions, pace: &dyn Pace) {
         if options.preallocate != Preallocate::Zero {
             return;
@@ -265,6 +267,12 @@ impl Segment {
         });
     }
 
+    /// No zero is written any more; `false` while some are being written, of which the allocator
+    /// tells when it is over.
+    pub(crate) fn end_filling(&self) -> bool {
+        self.filling.try_end()
+    }
+
     /// Writes all of `bytes` at log offset `at`: `pwrite`, again after a short write.
     pub(crate) fn write(&self, bytes: &[u8], at: LogOffset) -> Result<(), Error> {
         self.filling.end();
@@ -278,7 +286,7 @@ impl Segment {
     }
 
     /// Writes blocks at log offset `at` past the page cache; `durably`: they are on the device when
-    /// it returns, and so is all that was written before, as after [`sync`](Self::sync).
+    /// it returns, they alone.
     pub(crate) fn write_blocks(
         &self,
         pieces: &mut [IoSlice<'_>],

@@ -10,7 +10,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::keeper::Records;
 use crate::map::Reader;
-use crate::options::LogOptions;
+use crate::options::{Io, LogOptions};
 use crate::progress::Progress;
 use crate::segment::Segment;
 use crate::signal::Signal;
@@ -168,6 +168,11 @@ impl Shared {
     pub(crate) fn hurry_commit(&self) {
         self.commit_wanted.store(true, Ordering::SeqCst);
         self.wake(Lane::Commit);
+    }
+
+    /// Whether what is staged reaches the file only as it is synced.
+    pub(crate) fn commits_by_syncs(&self) -> bool {
+        self.options.io() == Io::Direct && !self.answers.uses_commit
     }
 
     /// The append rolled into `tail.active`: makes it known to flushes and readers, and wakes the

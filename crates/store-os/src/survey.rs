@@ -213,7 +213,7 @@ pub enum FaultKind {
         records_behind: u64,
     },
     /// The last file has no byte: what a crash leaves between making a file and giving it its
-    /// length. Opening removes it.
+    /// length. Opening removes it. Not told of a store in use: its owner is making the file.
     Empty,
     /// The segments of the range are missing, between two others or behind the last one where an
     /// owner had proven the log durable; the path is the first one's.

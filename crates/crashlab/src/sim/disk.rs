@@ -1,7 +1,7 @@
 //! A file system in memory that a log stands on: it keeps a journal of all that changes.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -351,6 +351,21 @@ impl LogFile for SimFile {
         failed?;
         state.write(self.object, rest, at + length_u64(split));
         Ok(())
+    }
+
+    fn write_blocks_at(
+        &self,
+        pieces: &mut [IoSlice<'_>],
+        at: u64,
+        durably: bool,
+    ) -> io::Result<()> {
+        let mut end = at;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            self.write_all_at(piece, end)?;
+            end += length_u64(piece.len());
+        }
+        // As where a device forces the write through: nothing that was written before is synced.
+        if durably { self.files.state().sync(self.object, at..end) } else { Ok(()) }
     }
 
     fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()> {

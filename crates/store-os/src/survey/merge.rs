@@ -74,6 +74,10 @@ pub(crate) fn merge(
     let tail = merger.tail();
     faults.extend(merger.tail_faults(&tail));
     faults.extend(merger.length_faults());
+    if locked {
+        // Its owner is making it.
+        faults.retain(|fault| fault.kind != FaultKind::Empty);
+    }
     faults.sort_by_key(|fault| fault.from);
     let no_part = |path: &PathBuf, kind| {
         let path = path.clone();

@@ -19,7 +19,7 @@ use crate::stores::{
     KIND, Made, SEGMENT, abandoned, files, filled, flip, golden, made, patch, segment, segment_of,
     segment_size,
 };
-use crate::support::{body, put, queue, small};
+use crate::support::{body, eventually, put, queue, small};
 
 fn look(root: &Path) -> Survey {
     survey(root, &SurveyOptions::default()).unwrap()
@@ -457,6 +457,14 @@ fn a_log_in_use_is_surveyed_and_keeps_its_lock() {
         assert_eq!((found.records, found.locked), (number + 1, true), "{:?}", found.faults);
         assert_eq!(found.health(), Health::Sound);
     }
+    // The segment after the next, between its making and its getting a length.
+    let commitlog = root.path().join("commitlog");
+    let made = || fs::read_dir(&commitlog).unwrap().count() as u64;
+    eventually("one ahead", || log.marks().wrote().get() + SEGMENT < made() * SEGMENT);
+    let next = commitlog.join(format!("{:020}", made() * SEGMENT));
+    fs::write(&next, b"").unwrap();
+    assert_eq!(look(root.path()).health(), Health::Sound);
+    fs::remove_file(next).unwrap();
     // A lock that this process lost another one would get.
     let refused = other_process("locked", root.path());
     assert_eq!(refused, "refused");
