@@ -43,7 +43,7 @@ pub struct Order {
     pub rounds: u32,
     /// How long each contender is measured.
     pub measure: Duration,
-    /// The cases, by name; [`Case::DEFAULT`] if empty.
+    /// The cases, by name; all that are not [large](Case::is_large) if empty.
     pub cases: Vec<Case>,
     /// The command that was given, for the record.
     pub command: Vec<String>,
@@ -85,20 +85,6 @@ pub enum Case {
 }
 
 impl Case {
-    /// Those that are measured if none is named: the others write and read gigabytes.
-    pub const DEFAULT: [Self; 10] = [
-        Self::Sync1,
-        Self::Sync16,
-        Self::Sync64,
-        Self::Sync256,
-        Self::Sync64Large,
-        Self::Window,
-        Self::Copy1,
-        Self::Copy2,
-        Self::Copy1Small,
-        Self::Copy2Small,
-    ];
-
     /// Every case, in the order in which they are shown.
     pub const ALL: [Self; 13] = [
         Self::Sync1,
@@ -115,6 +101,11 @@ impl Case {
         Self::Paced,
         Self::Scan,
     ];
+
+    /// Whether it writes or reads gigabytes, and so is measured only if it is named.
+    pub fn is_large(self) -> bool {
+        matches!(self, Self::Sustained | Self::Paced | Self::Scan)
+    }
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -469,9 +460,12 @@ fn rounds(
 ) -> Result<()> {
     let mut random = Random::new(limits.started_at_ms);
     let mut plan = Plan::new(bench)?;
-    let asked: &[Case] = if order.cases.is_empty() { &Case::DEFAULT } else { &order.cases };
+    let is_asked = |case: &Case| match &*order.cases {
+        [] => !case.is_large(),
+        cases => cases.contains(case),
+    };
     for round in 0..order.rounds {
-        for case in Case::ALL.into_iter().filter(|case| asked.contains(case)) {
+        for case in Case::ALL.into_iter().filter(is_asked) {
             let mut contenders = case.contenders().to_vec();
             random.shuffle(&mut contenders);
             for contender in contenders {

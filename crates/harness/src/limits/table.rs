@@ -315,9 +315,10 @@ const NOTES: &str = "medians over the rounds, closed loop; a share is taken with
 const NOTES_ON_BULK: &str = "sustained: goal 0.9, of bytes that are durable, over all the time \
     until the last is. Paced: open loop, from when a record is due, so what a stall holds up \
     counts as late; goals p99.99 10 ms, worst of all rounds 50 ms, 1.2 bytes written for each. \
-    Of both the raw pwrite goes to reserved space, while another thread syncs each 500 ms; a \
-    paced one is a record. Opened: goal 0.8 of reading as many bytes of the same files, or of \
-    summing them on all cores where that is slower.";
+    What is staged is acknowledged in memory of the process, which a crash of it takes too; the \
+    others' when the page cache has it. Of both the raw pwrite goes to reserved space, while \
+    another thread syncs each 500 ms; a paced one is a record. Opened: goal 0.8 of reading as many \
+    bytes of the same files, or of summing them on all cores where that is slower.";
 
 #[cfg(test)]
 mod tests {
