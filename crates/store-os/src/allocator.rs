@@ -68,7 +68,8 @@ impl Shared {
             && self.tail().active.is_none()
         {
             // Who opens a log appends at once, and would end it before it has begun.
-            segment.fill(HEAD_START, &self.options, pace);
+            let until = self.now().after(HEAD_START_TIME);
+            segment.fill(HEAD_START, &self.options, &AtMost { pace, until, shared: self });
         }
         let mut tail = self.tail();
         tail.attempts += 1;
@@ -174,8 +175,27 @@ impl Pace for UntilTaken<'_> {
     }
 }
 
-/// How much of a log's first segment is filled before it takes appends.
+/// As another says, but no longer than until then: appends may be waiting already.
+struct AtMost<'a> {
+    pace: &'a dyn Pace,
+    until: Nanos,
+    shared: &'a Shared,
+}
+
+impl Pace for AtMost<'_> {
+    fn haste(&self, filled: u64, of: u64) -> Result<Haste, Errno> {
+        if self.until <= self.shared.now() { Err(Errno::TIME) } else { self.pace.haste(filled, of) }
+    }
+
+    fn rest(&self, took: Nanos) {
+        self.pace.rest(took);
+    }
+}
+
+/// How much of the first segment that a run makes is filled before it takes appends.
 const HEAD_START: u64 = 64 << 20;
+/// And how long that may take: on a slow disk it has to do with less.
+const HEAD_START_TIME: Nanos = Nanos::from_millis(500);
 /// Appends that outrun the zeroes are looked at again after as long.
 const SHORT_REST: Nanos = Nanos::from_millis(1);
 

@@ -21,6 +21,8 @@ pub(crate) struct Directory {
     platform: Platform,
     root: PathBuf,
     segments: PathBuf,
+    /// See [`Files::syncs_direct_writes`].
+    syncs_direct_writes: bool,
     lock: Mutex<Option<Box<dyn Held>>>,
 }
 
@@ -50,8 +52,9 @@ impl Directory {
                 Err(error) => return Err(error.into()),
             }
         }
+        let syncs_direct_writes = files.syncs_direct_writes(&segments);
         let (platform, root) = (platform.clone(), root.to_owned());
-        Ok(Self { platform, root, segments, lock: Mutex::new(Some(lock)) })
+        Ok(Self { platform, root, segments, syncs_direct_writes, lock: Mutex::new(Some(lock)) })
     }
 
     /// The files that it is made of.
@@ -101,9 +104,14 @@ impl Directory {
         let direct = match io {
             Some(Io::Direct) => files.takes_blocks(&self.segments),
             Some(Io::Mapped | Io::Positioned) => false,
-            None => files.is_known(&self.segments) && files.takes_blocks(&self.segments),
+            None => self.syncs_direct_writes && files.takes_blocks(&self.segments),
         };
         Ok(Possible { mapped, direct })
+    }
+
+    /// Whether a direct write can be a sync too.
+    pub(crate) fn syncs_direct_writes(&self) -> bool {
+        self.syncs_direct_writes
     }
 
     /// Makes the segments' names durable.
@@ -214,8 +222,17 @@ pub(crate) fn is_locked(root: &Path) -> bool {
 /// Whether a directory's file system writes changed blocks to new places: there a block that is
 /// allocated may still not be written for want of space.
 pub(crate) fn copies_on_write(path: &Path) -> Result<bool, Error> {
+    is_one_of(path, &COPY_ON_WRITE)
+}
+
+/// Whether a directory's file system is known to sync what it writes directly with `RWF_DSYNC`.
+pub(crate) fn syncs_direct_writes(path: &Path) -> bool {
+    is_one_of(path, &SYNCS_DIRECT_WRITES).unwrap_or(false)
+}
+
+fn is_one_of(path: &Path, magics: &[u32]) -> Result<bool, Error> {
     let found = statfs(path).map_err(|errno| Error::new(Op::Open, path, errno))?;
-    Ok(COPY_ON_WRITE.iter().any(|magic| i128::from(found.f_type) == i128::from(*magic)))
+    Ok(magics.iter().any(|magic| i128::from(found.f_type) == i128::from(*magic)))
 }
 
 /// The first bytes, 4 KiB at most, of a small file of a store; `None` if it is no regular file or
@@ -253,15 +270,7 @@ const SMALL: u64 = 4096;
 const NOT_OURS: [Errno; 6] =
     [Errno::ACCESS, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM, Errno::ROFS];
 
-/// Whether a directory's file system is one whose direct writes are known to be syncs with
-/// `RWF_DSYNC`.
-pub(crate) fn is_known(path: &Path) -> bool {
-    let found = statfs(path);
-    found
-        .is_ok_and(|found| KNOWN.iter().any(|magic| i128::from(found.f_type) == i128::from(*magic)))
-}
-
 /// `f_type` of ext4 and xfs (`statfs(2)`).
-const KNOWN: [u32; 2] = [0xEF53, 0x5846_5342];
+const SYNCS_DIRECT_WRITES: [u32; 2] = [0xEF53, 0x5846_5342];
 /// `f_type` of btrfs, bcachefs and zfs (`statfs(2)`).
 const COPY_ON_WRITE: [u32; 3] = [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1];

@@ -18,7 +18,7 @@ use store_core::{LogOffset, Nanos, TimestampMs, length_u64};
 
 use crate::blocks::{BLOCK, BLOCK_LEN, Blocks};
 use crate::clock;
-use crate::directory::{Lock, copies_on_write, is_known};
+use crate::directory::{Lock, copies_on_write, syncs_direct_writes};
 use crate::error::OpenError;
 use crate::map::first_cached;
 use crate::walk::next_data;
@@ -73,9 +73,9 @@ pub trait Files: fmt::Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Held>, OpenError>;
     /// Whether the file system writes changed blocks to new places.
     fn copies_on_write(&self, path: &Path) -> io::Result<bool>;
-    /// Whether a directory's file system is one whose direct writes are known to be syncs with
-    /// `RWF_DSYNC`.
-    fn is_known(&self, _directory: &Path) -> bool {
+    /// Whether a directory's file system is known to sync what it writes directly with `RWF_DSYNC`;
+    /// others may take the flag and pass it over.
+    fn syncs_direct_writes(&self, _directory: &Path) -> bool {
         true
     }
     /// Whether files in a directory can be written past the page cache in blocks of 4 KiB.
@@ -127,12 +127,16 @@ pub trait LogFile: fmt::Debug + Send + Sync {
         at: u64,
         durably: bool,
     ) -> io::Result<()> {
-        let mut at = at;
+        let (begun, mut at) = (at, at);
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             self.write_all_at(piece, at)?;
             at += length_u64(piece.len());
         }
-        if durably { self.sync_data() } else { Ok(()) }
+        if durably { self.sync_written(begun..at) } else { Ok(()) }
+    }
+    /// What `RWF_DSYNC` syncs of a write of that range: at least the range.
+    fn sync_written(&self, _range: Range<u64>) -> io::Result<()> {
+        self.sync_data()
     }
     /// `pread`, again after a short read.
     fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()>;
@@ -238,8 +242,8 @@ impl Files for Linux {
         copies_on_write(path).map_err(|error| error.source.into())
     }
 
-    fn is_known(&self, directory: &Path) -> bool {
-        is_known(directory)
+    fn syncs_direct_writes(&self, directory: &Path) -> bool {
+        syncs_direct_writes(directory)
     }
 
     fn takes_blocks(&self, directory: &Path) -> bool {

@@ -1,5 +1,6 @@
 //! Zeroes for a segment that is made: written while nobody writes anything else to it.
 
+use std::ops::Range;
 use std::sync::{PoisonError, TryLockError};
 
 use rustix::io::Errno;
@@ -60,27 +61,39 @@ impl Filling {
         pace: &dyn Pace,
         mut write: impl FnMut(&[u8], u64) -> Result<(), Errno>,
     ) {
-        let mut at = self.filled.load(Ordering::SeqCst);
-        let mut took = Nanos::default();
-        while at < bytes
-            && !self.is_used.load(Ordering::SeqCst)
-            && let Ok(haste) = pace.haste(at, bytes)
-        {
-            if haste != Haste::Wait {
-                let begun = monotonic();
-                let zeroes = zeroes(bytes - at);
-                if self.unless_used(|| write(zeroes, at)) != Some(Ok(())) {
-                    return;
-                }
-                at += length_u64(zeroes.len());
-                self.filled.store(at, Ordering::SeqCst);
-                took = monotonic().since(begun);
-            }
-            if haste != Haste::Hurry && at < bytes {
-                pace.rest(took);
-            }
+        let from = self.filled.load(Ordering::SeqCst);
+        let _ended_early = fill(from..bytes, pace, |zeroes, at, _| {
+            self.unless_used(|| write(zeroes, at)).unwrap_or(Err(Errno::CANCELED))?;
+            self.filled.store(at + length_u64(zeroes.len()), Ordering::SeqCst);
+            // Who takes it may be waiting for just this piece.
+            if self.is_used.load(Ordering::SeqCst) { Err(Errno::CANCELED) } else { Ok(()) }
+        });
+    }
+}
+
+/// Writes zeroes over a range of a file, in pieces, as fast as `pace` says.
+pub(crate) fn fill(
+    range: Range<u64>,
+    pace: &dyn Pace,
+    mut write: impl FnMut(&[u8], u64, Haste) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    static ZEROES: Blocks<PIECE> = Blocks([0; PIECE]);
+    let mut at = range.start;
+    let mut took = Nanos::default();
+    while at < range.end {
+        let haste = pace.haste(at, range.end)?;
+        if haste != Haste::Wait {
+            let begun = monotonic();
+            let len = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
+            write(&ZEROES.0[..len], at, haste)?;
+            at += length_u64(len);
+            took = monotonic().since(begun);
+        }
+        if haste != Haste::Hurry && at < range.end {
+            pace.rest(took);
         }
     }
+    Ok(())
 }
 
 /// How fast a segment is filled with zeroes.
@@ -116,12 +129,6 @@ impl Pace for InOneGo<'_> {
     }
 
     fn rest(&self, _took: Nanos) {}
-}
-
-/// The zeroes that are written next where so many bytes are left.
-pub(crate) fn zeroes(left: u64) -> &'static [u8] {
-    static ZEROES: Blocks<PIECE> = Blocks([0; PIECE]);
-    &ZEROES.0[..usize::try_from(left).unwrap_or(PIECE).min(PIECE)]
 }
 
 /// 1 MiB: large writes fill fastest. (Only positioned and direct writes use zeroed segments; under

@@ -118,7 +118,7 @@ impl Shared {
     /// and no lane commits meanwhile; `None` otherwise.
     fn write_durably(&self, upto: LogOffset) -> Result<Option<Round>, Error> {
         let Some(staged) = &self.staged else { return Ok(None) };
-        if !self.commits_by_syncs() {
+        if !self.syncs_by_writing() {
             return Ok(None);
         }
         let mut reader = staged.lock().unwrap_or_else(PoisonError::into_inner);

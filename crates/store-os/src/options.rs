@@ -23,10 +23,11 @@ pub enum Io {
     /// before each sync, for staged commits at their interval, and otherwise in the append.
     Positioned,
     /// Stores into a staging buffer, whose blocks of 4 KiB go past the page cache to the device
-    /// (`O_DIRECT`). Under group commit one call writes and syncs (`RWF_DSYNC`), where all before
-    /// is flushed: the fastest way if every producer waits. Who does not ([`Wait::No`]) has its
-    /// record written to the device by itself, behind the sync that is under way. The last block is
-    /// written again with what comes behind. Reads go through the page cache.
+    /// (`O_DIRECT`). Under group commit one call writes and syncs (`RWF_DSYNC`), on ext4 and xfs
+    /// and where all before is flushed: the fastest way if every producer waits. Who does not
+    /// ([`Wait::No`]) has its record written to the device by itself, behind the sync that is under
+    /// way. The last block is written again with what comes behind. Reads go through the page
+    /// cache.
     Direct,
 }
 

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use store_core::{LogOffset, SegmentName, SegmentSize, length_u64};
 
-use crate::clock::monotonic;
 use crate::directory::sync_directory_of;
 use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
 use crate::files::{Files, LogFile, errno};
-use crate::filling::{Filling, Haste, InOneGo, Pace, zeroes};
+use crate::filling::{Filling, Haste, InOneGo, Pace, fill};
 use crate::map::{FileMap, FileWriter};
 use crate::options::{Io, LogOptions, Platform, Preallocate};
 use crate::sync::AtomicBool;
@@ -432,20 +431,15 @@ fn reserve(file: &dyn LogFile, size: SegmentSize) -> Result<(), Errno> {
 }
 
 fn zero_fill(file: &dyn LogFile, from: u64, bytes: u64, pace: &dyn Pace) -> Result<(), Errno> {
-    let mut at = from;
-    while at < bytes {
-        let haste = pace.haste(at, bytes)?;
-        let begun = monotonic();
-        let zeroes = zeroes(bytes - at);
-        file.write_all_at(zeroes, at).map_err(|error| errno(&error))?;
-        at += length_u64(zeroes.len());
-        if haste != Haste::Hurry && at < bytes {
+    fill(from..bytes, pace, |zeroes, at, haste| {
+        let written = file.write_all_at(zeroes, at);
+        match haste {
+            Haste::Hurry => written,
             // Else all of it would reach the device at once, in front of everyone's syncs.
-            file.sync_data().map_err(|error| errno(&error))?;
-            pace.rest(monotonic().since(begun));
+            Haste::Share | Haste::Wait => written.and_then(|()| file.sync_data()),
         }
-    }
-    Ok(())
+        .map_err(|error| errno(&error))
+    })
 }
 
 #[cfg(not(modelled))]

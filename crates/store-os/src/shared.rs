@@ -170,9 +170,11 @@ impl Shared {
         self.wake(Lane::Commit);
     }
 
-    /// Whether what is staged reaches the file only as it is synced.
-    pub(crate) fn commits_by_syncs(&self) -> bool {
-        self.options.io() == Io::Direct && !self.answers.uses_commit
+    /// Whether a sync writes what is staged itself, in one call.
+    pub(crate) fn syncs_by_writing(&self) -> bool {
+        self.options.io() == Io::Direct
+            && !self.answers.uses_commit
+            && self.directory.syncs_direct_writes()
     }
 
     /// The append rolled into `tail.active`: makes it known to flushes and readers, and wakes the

@@ -1,7 +1,7 @@
 //! A file system in memory that a log stands on: it keeps a journal of all that changes.
 
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -353,21 +353,6 @@ impl LogFile for SimFile {
         Ok(())
     }
 
-    fn write_blocks_at(
-        &self,
-        pieces: &mut [IoSlice<'_>],
-        at: u64,
-        durably: bool,
-    ) -> io::Result<()> {
-        let mut end = at;
-        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            self.write_all_at(piece, end)?;
-            end += length_u64(piece.len());
-        }
-        // As where a device forces the write through: nothing that was written before is synced.
-        if durably { self.files.state().sync(self.object, at..end) } else { Ok(()) }
-    }
-
     fn read_exact_at(&self, out: &mut [u8], at: u64) -> io::Result<()> {
         let mut state = self.files.state();
         state.before(Call::Read)?;
@@ -384,6 +369,11 @@ impl LogFile for SimFile {
 
     fn sync_all(&self) -> io::Result<()> {
         self.files.state().sync(self.object, 0..WHOLE)
+    }
+
+    fn sync_written(&self, range: Range<u64>) -> io::Result<()> {
+        // As where a device forces the write through: nothing that was written before is synced.
+        self.files.state().sync(self.object, range)
     }
 
     fn next_data(&self, range: Range<u64>) -> Option<Range<u64>> {
