@@ -40,11 +40,11 @@ fn record(body_len: usize) -> Vec<u8> {
 
 // All that an append does outside the lock.
 #[library_benchmark]
-#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(930))]
-#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(1490))]
+#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(690))]
+#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(1250))]
 #[bench::body_1024_without_crc_property(
     args = (inputs(1024, Protection::Body)),
-    config = at_most(1450)
+    config = at_most(1206)
 )]
 fn encode_record((body, mut out, protection): (Vec<u8>, Vec<u8>, Protection)) -> [Vec<u8>; 2] {
     let record = encode(to(), black_box(&message(&body)), protection, &mut out).expect("it fits");
@@ -54,11 +54,11 @@ fn encode_record((body, mut out, protection): (Vec<u8>, Vec<u8>, Protection)) ->
 
 // The same, and what it does to the record under the lock.
 #[library_benchmark]
-#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(1340))]
-#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(2350))]
+#[bench::body_128(args = (inputs(128, Protection::Record)), config = at_most(1100))]
+#[bench::body_1024(args = (inputs(1024, Protection::Record)), config = at_most(2106))]
 #[bench::body_1024_without_crc_property(
     args = (inputs(1024, Protection::Body)),
-    config = at_most(1495)
+    config = at_most(1251)
 )]
 fn encode_and_place((body, mut out, protection): (Vec<u8>, Vec<u8>, Protection)) -> [Vec<u8>; 2] {
     let record = encode(to(), black_box(&message(&body)), protection, &mut out).expect("it fits");
@@ -84,7 +84,7 @@ fn scan_record(bytes: Vec<u8>) -> Vec<u8> {
 
 // Eight messages of 128 B that were sent together.
 #[library_benchmark]
-#[bench::eight_of_128(args = (batch(8, 128)), config = at_most(14_560))]
+#[bench::eight_of_128(args = (batch(8, 128)), config = at_most(11_453))]
 fn encode_records_of_batch((members, mut out): (Vec<u8>, Vec<u8>)) -> [Vec<u8>; 2] {
     let batch = Batch::new(black_box(&members)).expect("a batch");
     let records = encode_batch(to(), &message(&[]), &batch, Protection::Record, &mut out);

@@ -66,6 +66,8 @@ impl<'a> StoredProperties<'a> {
     /// Gives every piece but the CRC32 property, separators included.
     #[inline]
     fn each(&self, mut give: impl FnMut(&[u8])) {
+        let without_base = self.inner_base.is_some();
+        let without_crc = self.protection == Protection::Record && self.may_hold_crc;
         let mut last = END;
         let mut put = |piece: &[u8], last: &mut u8| {
             if let Some(byte) = piece.last() {
@@ -82,9 +84,15 @@ impl<'a> StoredProperties<'a> {
             put(&[END], &mut last);
         }
         for string in [self.own, self.shared] {
+            if !without_base && !without_crc {
+                // Nearly all are stored as they are.
+                if !string.is_empty() && last != END {
+                    put(&[END], &mut last);
+                }
+                put(string, &mut last);
+                continue;
+            }
             let mut separated = false;
-            let without_base = self.inner_base.is_some();
-            let without_crc = self.protection == Protection::Record && self.may_hold_crc;
             Kept { rest: string, without_base, without_crc }.for_each(|piece| {
                 if piece.is_empty() {
                     return;
@@ -116,9 +124,6 @@ impl<'a> Iterator for Kept<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         if self.rest.is_empty() {
             return None;
-        }
-        if !self.without_base && !self.without_crc {
-            return Some(core::mem::take(&mut self.rest));
         }
         let mut piece = self.rest;
         loop {
