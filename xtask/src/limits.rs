@@ -12,11 +12,11 @@ use crate::{exit, say, signals};
 
 /// Measure what this disk and processor allow, and how near the log comes
 ///
-/// Raw loops (pwrite + fdatasync, synchronous and direct descriptors, group commit by leader and
-/// followers, a window of records on their way, checksum and copy) and the log do the same work,
-/// one after the other in random order, several rounds. Prints a table for each case on stdout and
-/// leaves every measurement in results/. Takes about a minute a round. Ctrl-C keeps what was
-/// measured.
+/// Raw loops (pwrite + fdatasync, synchronous and direct descriptors, a mapping and msync, group
+/// commit by leader and followers, a window of records on their way, checksum and copy) and the log
+/// do the same work, one after the other in random order, several rounds. Prints a table for each
+/// case on stdout and leaves every measurement in results/. Takes more than a minute a round.
+/// Ctrl-C keeps what was measured.
 ///
 /// Three cases are measured only if they are named, for they move up to 8 GiB in each round, and
 /// no more than a third of the free space: `sustained`, past the kernel's dirty limit; `paced`, at

@@ -6,6 +6,7 @@
 //! and ranges are over the rounds.
 
 mod bulk;
+mod cases;
 mod clocked;
 mod files;
 mod loops;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use store_os::Log;
 
 use self::bulk::Plan;
+pub use self::cases::{Case, Contender};
 use self::clocked::Bench;
 use crate::clock::wall_ms;
 use crate::output::RunDirectory;
@@ -49,251 +51,6 @@ pub struct Order {
     pub command: Vec<String>,
     /// Source revision and whether it had changes, if known.
     pub revision: Option<(String, bool)>,
-}
-
-/// The same work, done by several contenders.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Case {
-    /// One producer that waits for each record's sync.
-    Sync1,
-    /// 16 of them.
-    Sync16,
-    /// 64 of them.
-    Sync64,
-    /// 256 of them.
-    Sync256,
-    /// 64 of them with messages of 16 KiB.
-    Sync64Large,
-    /// One producer with up to 4096 records on their way.
-    Window,
-    /// One producer that waits for nothing, messages of 1 KiB, in memory that is ready.
-    Copy1,
-    /// Two of them.
-    Copy2,
-    /// One with messages of 128 B.
-    Copy1Small,
-    /// Two of them.
-    Copy2Small,
-    /// One producer that waits for nothing, 1 KiB, until long after the kernel's dirty limit was
-    /// appended, and what it takes until the last of it is durable.
-    Sustained,
-    /// One producer at 0.7 of the rate that can be sustained, 1 KiB, a flush each half second.
-    Paced,
-    /// A log of some gigabytes opened without a recovery point, from a cold page cache.
-    Scan,
-}
-
-impl Case {
-    /// Every case, in the order in which they are shown.
-    pub const ALL: [Self; 13] = [
-        Self::Sync1,
-        Self::Sync16,
-        Self::Sync64,
-        Self::Sync256,
-        Self::Sync64Large,
-        Self::Window,
-        Self::Copy1,
-        Self::Copy2,
-        Self::Copy1Small,
-        Self::Copy2Small,
-        Self::Sustained,
-        Self::Paced,
-        Self::Scan,
-    ];
-
-    /// Whether it writes or reads gigabytes, and so is measured only if it is named.
-    pub fn is_large(self) -> bool {
-        matches!(self, Self::Sustained | Self::Paced | Self::Scan)
-    }
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sync1 => "sync-1",
-            Self::Sync16 => "sync-16",
-            Self::Sync64 => "sync-64",
-            Self::Sync256 => "sync-256",
-            Self::Sync64Large => "sync-64-16k",
-            Self::Window => "window",
-            Self::Copy1 => "copy-1",
-            Self::Copy2 => "copy-2",
-            Self::Copy1Small => "copy-1-128",
-            Self::Copy2Small => "copy-2-128",
-            Self::Sustained => "sustained",
-            Self::Paced => "paced",
-            Self::Scan => "scan",
-        }
-    }
-
-    /// What is done, in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Sync1 => "1 producer waits for its sync, 1 KiB",
-            Self::Sync16 => "16 producers wait for their sync, 1 KiB",
-            Self::Sync64 => "64 producers wait for their sync, 1 KiB",
-            Self::Sync256 => "256 producers wait for their sync, 1 KiB",
-            Self::Sync64Large => "64 producers wait for their sync, 16 KiB",
-            Self::Window => "1 producer, 4096 on their way to their sync, 1 KiB",
-            Self::Copy1 => "1 producer, into memory that is ready, 1 KiB",
-            Self::Copy2 => "2 producers, into memory that is ready, 1 KiB",
-            Self::Copy1Small => "1 producer, into memory that is ready, 128 B",
-            Self::Copy2Small => "2 producers, into memory that is ready, 128 B",
-            Self::Sustained => {
-                "1 producer, past the dirty limit, until the last byte is durable, 1 KiB"
-            }
-            Self::Paced => "1 producer at 0.7 of what is sustained, a flush each 500 ms, 1 KiB",
-            Self::Scan => "opening a log without a recovery point, from a cold cache, 1 KiB",
-        }
-    }
-
-    /// The share of the best raw loop that the log is to reach; `None` for [`Case::Paced`], whose
-    /// rate is given: that has [`PACED_P9999_NS`], [`PACED_MAX_NS`] and [`PACED_WRITTEN`].
-    pub fn goal(self) -> Option<f64> {
-        Some(match self {
-            Self::Sync1 | Self::Sync16 | Self::Sync64 => 0.95,
-            Self::Sync256 | Self::Sync64Large | Self::Sustained => 0.9,
-            Self::Window => 0.7,
-            Self::Copy1 | Self::Copy2 => 0.5,
-            Self::Copy1Small | Self::Copy2Small => 0.35,
-            Self::Scan => 0.8,
-            Self::Paced => return None,
-        })
-    }
-
-    fn producers(self) -> u32 {
-        match self {
-            Self::Sync1
-            | Self::Window
-            | Self::Copy1
-            | Self::Copy1Small
-            | Self::Sustained
-            | Self::Paced
-            | Self::Scan => 1,
-            Self::Copy2 | Self::Copy2Small => 2,
-            Self::Sync16 => 16,
-            Self::Sync64 | Self::Sync64Large => 64,
-            Self::Sync256 => 256,
-        }
-    }
-
-    fn message_bytes(self) -> usize {
-        match self {
-            Self::Sync64Large => 16 << 10,
-            Self::Copy1Small | Self::Copy2Small => 128,
-            _ => 1 << 10,
-        }
-    }
-
-    fn contenders(self) -> &'static [Contender] {
-        match self {
-            Self::Sync1 => &[
-                Contender::Fdatasync,
-                Contender::Dsync,
-                Contender::Direct,
-                Contender::Lead,
-                Contender::HandOver,
-                Contender::Positioned,
-                Contender::Mapped,
-            ],
-            Self::Sync16 | Self::Sync64 | Self::Sync256 | Self::Sync64Large => {
-                &[Contender::Fdatasync, Contender::Direct, Contender::Lead, Contender::Positioned]
-            }
-            Self::Window => &[Contender::Fdatasync, Contender::Direct, Contender::Tickets],
-            Self::Copy1 | Self::Copy2 | Self::Copy1Small | Self::Copy2Small => {
-                &[Contender::Copy, Contender::Async]
-            }
-            Self::Sustained => &[
-                Contender::Pieces,
-                Contender::Fdatasync,
-                Contender::Async,
-                Contender::Positioned,
-                Contender::Staged,
-            ],
-            Self::Paced => {
-                &[Contender::Fdatasync, Contender::Async, Contender::Positioned, Contender::Staged]
-            }
-            Self::Scan => {
-                &[Contender::Read, Contender::Pieces, Contender::Checksum, Contender::Open]
-            }
-        }
-    }
-}
-
-/// Who does it.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Contender {
-    /// `pwrite` and `fdatasync`; one for all who wait where there are several producers. In
-    /// [`Case::Sustained`] (pieces of 1 MiB) and [`Case::Paced`] another thread syncs, each half
-    /// second.
-    Fdatasync,
-    /// `pwrite` through a descriptor with `O_DSYNC`.
-    Dsync,
-    /// The same with `O_DIRECT`: whole blocks of 4 KiB, the last one again with the next record.
-    Direct,
-    /// A checksum over the body and a copy, into memory of its own.
-    Copy,
-    /// The log's group commit; who waits alone runs the sync.
-    Lead,
-    /// The log's group commit; the flush lane's thread runs every sync.
-    HandOver,
-    /// The log through the page cache and `fdatasync`.
-    Positioned,
-    /// The log's group commit through a mapping and `msync`.
-    Mapped,
-    /// The log's group commit with a window of tickets.
-    Tickets,
-    /// The log's appends into a staging buffer, written past the page cache.
-    Staged,
-    /// The log's appends that wait for nothing, through a mapping.
-    Async,
-    /// Pieces of 1 MiB through a descriptor with `O_DIRECT`, one after the other.
-    Pieces,
-    /// `pread` of 1 MiB after the other.
-    Read,
-    /// A checksum over each record once, from memory, on every core.
-    Checksum,
-    /// The log, opened.
-    Open,
-}
-
-impl Contender {
-    /// Whether it is the log, not a raw loop.
-    pub fn is_log(self) -> bool {
-        matches!(
-            self,
-            Self::Lead
-                | Self::HandOver
-                | Self::Positioned
-                | Self::Mapped
-                | Self::Tickets
-                | Self::Async
-                | Self::Staged
-                | Self::Open
-        )
-    }
-
-    /// What it is called in the tables.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Fdatasync => "raw pwrite + fdatasync",
-            Self::Dsync => "raw pwrite O_DSYNC",
-            Self::Direct => "raw O_DIRECT|O_DSYNC",
-            Self::Copy => "raw checksum + copy",
-            Self::Lead => "log",
-            Self::HandOver => "log, handed over",
-            Self::Positioned => "log, pwrite + fdatasync",
-            Self::Mapped => "log, mapped + msync",
-            Self::Tickets => "log, tickets",
-            Self::Async => "log, asynchronous",
-            Self::Staged => "log, staged + O_DIRECT",
-            Self::Pieces => "raw O_DIRECT, 1 MiB each",
-            Self::Read => "raw pread, 1 MiB each",
-            Self::Checksum => "raw checksum, all cores",
-            Self::Open => "log, opened",
-        }
-    }
 }
 
 /// What a run found: `limits.json`.
@@ -499,6 +256,7 @@ fn measure(
         producers: case.producers(),
         message_bytes: case.message_bytes(),
         record_bytes: usize::try_from(cell::record_bytes(case.message_bytes())?)?,
+        file_bytes: case.file_bytes(contender),
     };
     let root = bench.directory.join(format!("{}-{contender:?}", case.name()));
     if matches!(contender, Contender::Mapped | Contender::Async) && !Log::can_map(bench.directory)?
@@ -510,12 +268,12 @@ fn measure(
         (Case::Paced, _) => paced::measure(bench, plan, work, &root, contender),
         (Case::Scan, _) => scan::measure(bench, plan, work, contender),
         (_, Contender::Copy) => loops::copy(bench, work).map(Some),
-        (_, Contender::Lead | Contender::HandOver | Contender::Positioned | Contender::Mapped) => {
-            ours::sync(bench, work, &root, contender).map(Some)
+        (Case::Window, Contender::Tickets | Contender::Zeroing) => {
+            ours::window(bench, work, &root).map(Some)
         }
-        (_, Contender::Tickets) => ours::window(bench, work, &root).map(Some),
         (_, Contender::Async) => ours::asynchronous(bench, work, &root).map(Some),
-        _ => match (files::sink(&root, contender)?, case) {
+        _ if contender.is_log() => ours::sync(bench, work, &root, contender).map(Some),
+        _ => match (files::sink(&root, contender, work.file_bytes)?, case) {
             (None, _) => Ok(None),
             (Some(sink), Case::Window) => loops::window(bench, work, sink).map(Some),
             (Some(sink), Case::Sync1) => loops::alone(bench, work, sink).map(Some),
@@ -535,6 +293,8 @@ struct Work {
     message_bytes: usize,
     /// Of a message's record in the log: what a raw loop writes for it.
     record_bytes: usize,
+    /// The file that a raw loop goes round in, and a segment of the log.
+    file_bytes: u64,
 }
 
 fn remove(path: &Path) -> Result<()> {
@@ -547,7 +307,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// The schema of [`Limits`].
-pub const SCHEMA: &str = "flushmark.limits/1.1";
+pub const SCHEMA: &str = "flushmark.limits/1.2";
 /// What one of ten thousand appends may take in [`Case::Paced`], in nanoseconds.
 pub const PACED_P9999_NS: u64 = 10_000_000;
 /// What any of them may take.
@@ -556,10 +316,8 @@ pub const PACED_MAX_NS: u64 = 50_000_000;
 pub const PACED_WRITTEN: f64 = 1.2;
 /// The records that may be on their way in [`Case::Window`].
 const WINDOW: usize = 4096;
-/// The file that a raw loop goes round in, and a segment of the log.
-const FILE_BYTES: u64 = 128 << 20;
 /// What an asynchronous contender writes, once.
 const COPY_BYTES: u64 = 384 << 20;
 /// Segments, one ahead, and what is not removed yet.
-const NEEDED_BYTES: u64 = 2 << 30;
+const NEEDED_BYTES: u64 = 3 << 30;
 const FILE: &str = "limits.json";

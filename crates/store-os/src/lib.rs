@@ -34,6 +34,7 @@ mod keeper;
 mod listing;
 mod log;
 mod map;
+mod mapped_file;
 mod options;
 mod progress;
 mod reader;
@@ -63,6 +64,8 @@ pub use faults::{Call, Faults};
 #[doc(hidden)]
 pub use files::{Entry, Files, Held, Kind, LogFile};
 pub use log::{AppendedBatch, Log};
+#[doc(hidden)]
+pub use mapped_file::MappedFile;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
 #[doc(hidden)]
 pub use options::{Hidden, Platform};

@@ -13,9 +13,10 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use store_core::{Message, Nanos, Wait};
 
+use super::cases::FILE_BYTES;
 use super::clocked::{Bench, Cost, Measured};
 use super::files::Blocks;
-use super::{Bulk, Contender, FILE_BYTES, Work, ours};
+use super::{Bulk, Contender, Work, ours};
 use crate::clock::{float, nanos, now};
 use crate::load::Bodies;
 use crate::profile::{Io, Prealloc, Settings};

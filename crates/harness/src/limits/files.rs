@@ -7,8 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rustix::fs::OFlags;
+use store_os::MappedFile;
 
-use super::{Contender, FILE_BYTES};
+use super::Contender;
 
 /// Where bytes go that are durable when the call returns.
 pub(super) trait Sink: Send {
@@ -16,17 +17,20 @@ pub(super) trait Sink: Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// A fresh file at `path`, written as `contender` does; `None` on a file system without `O_DIRECT`.
-pub(super) fn sink(path: &Path, contender: Contender) -> Result<Option<Box<dyn Sink>>> {
+/// A fresh file of `bytes` at `path`, written as `contender` does; `None` on a file system without
+/// `O_DIRECT`.
+pub(super) fn sink(path: &Path, contender: Contender, bytes: u64) -> Result<Option<Box<dyn Sink>>> {
     let flags = match contender {
         Contender::Direct => OFlags::DIRECT | OFlags::DSYNC,
         Contender::Dsync => OFlags::DSYNC,
         _ => OFlags::empty(),
     };
     let open = || {
-        fill(path)?;
+        fill(path, bytes)?;
         let flags = flags.bits().cast_signed();
-        OpenOptions::new().write(true).custom_flags(flags).open(path)
+        // A mapping for writing wants a descriptor for reading as well.
+        let reads = contender == Contender::Msync;
+        OpenOptions::new().read(reads).write(true).custom_flags(flags).open(path)
     };
     let file = match open() {
         Err(error)
@@ -37,18 +41,25 @@ pub(super) fn sink(path: &Path, contender: Contender) -> Result<Option<Box<dyn S
         opened => opened.with_context(|| format!("make {}", path.display()))?,
     };
     Ok(Some(match contender {
-        Contender::Direct => Box::new(Direct { file, at: 0, block: Blocks::new(), filled: 0 }),
-        Contender::Dsync => Box::new(Positioned { file, at: 0, syncs: false }),
-        _ => Box::new(Positioned { file, at: 0, syncs: true }),
+        Contender::Direct => {
+            Box::new(Direct { file, bytes, at: 0, block: Blocks::new(), filled: 0 })
+        }
+        Contender::Msync => {
+            let len = usize::try_from(bytes)?;
+            let file = MappedFile::new(file, len).context("map the file")?;
+            Box::new(Mapped { file, len, at: 0 })
+        }
+        Contender::Dsync => Box::new(Positioned { file, bytes, at: 0, syncs: false }),
+        _ => Box::new(Positioned { file, bytes, at: 0, syncs: true }),
     }))
 }
 
 /// Zeroes in writes of 4 KiB: in larger ones the page cache would use larger folios, on which small
 /// writes are slow.
-fn fill(path: &Path) -> io::Result<()> {
+fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let zeroes = [0; BLOCK];
-    for block in 0..FILE_BYTES / store_core::length_u64(BLOCK) {
+    for block in 0..bytes / store_core::length_u64(BLOCK) {
         file.write_all_at(&zeroes, block * store_core::length_u64(BLOCK))?;
     }
     file.sync_all()
@@ -56,6 +67,7 @@ fn fill(path: &Path) -> io::Result<()> {
 
 struct Positioned {
     file: File,
+    bytes: u64,
     at: u64,
     /// Else the descriptor does.
     syncs: bool,
@@ -64,7 +76,7 @@ struct Positioned {
 impl Sink for Positioned {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let len = store_core::length_u64(bytes.len());
-        if FILE_BYTES < self.at + len {
+        if self.bytes < self.at + len {
             self.at = 0;
         }
         self.file.write_all_at(bytes, self.at)?;
@@ -73,10 +85,28 @@ impl Sink for Positioned {
     }
 }
 
+struct Mapped {
+    file: MappedFile,
+    len: usize,
+    at: usize,
+}
+
+impl Sink for Mapped {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.len < self.at + bytes.len() {
+            self.at = 0;
+        }
+        self.file.write_durably(self.at, bytes)?;
+        self.at += bytes.len();
+        Ok(())
+    }
+}
+
 /// Whole blocks from aligned memory; the last, which is not full, is written again with what
 /// follows.
 struct Direct {
     file: File,
+    bytes: u64,
     at: u64,
     block: Blocks,
     /// Bytes of the block at `at` that were written before.
@@ -87,7 +117,7 @@ impl Sink for Direct {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.filled + bytes.len();
         let padded = end.next_multiple_of(BLOCK);
-        if FILE_BYTES < self.at + store_core::length_u64(padded) {
+        if self.bytes < self.at + store_core::length_u64(padded) {
             (self.at, self.filled) = (0, 0);
             return self.append(bytes);
         }
@@ -144,9 +174,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let records: Vec<Vec<u8>> =
             (1..60_u8).map(|number| vec![number; usize::from(number) * 97]).collect();
-        for contender in [Contender::Fdatasync, Contender::Dsync, Contender::Direct] {
+        for contender in
+            [Contender::Fdatasync, Contender::Dsync, Contender::Msync, Contender::Direct]
+        {
             let path = root.path().join(format!("{contender:?}"));
-            let Some(mut sink) = sink(&path, contender).unwrap() else {
+            let Some(mut sink) = sink(&path, contender, 4 << 20).unwrap() else {
                 assert_eq!(contender, Contender::Direct);
                 continue;
             };
@@ -154,6 +186,7 @@ mod tests {
                 sink.append(record).unwrap();
             }
             let all = records.concat();
+            drop(sink);
             assert!(fs::read(&path).unwrap().starts_with(&all), "{contender:?}");
             fs::remove_file(path).unwrap();
         }

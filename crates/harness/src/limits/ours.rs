@@ -10,7 +10,7 @@ use store_core::{Message, QueueId, Wait};
 use store_os::{Log, Queue};
 
 use super::clocked::{Bench, Measured, for_a_time, once};
-use super::{COPY_BYTES, Contender, FILE_BYTES, WINDOW, Work};
+use super::{COPY_BYTES, Contender, WINDOW, Work};
 use crate::clock::now;
 use crate::load::Bodies;
 use crate::profile::{Io, Prealloc, Settings};
@@ -29,7 +29,12 @@ pub(super) fn sync(
         Contender::Positioned => Io::Positioned,
         _ => io(bench),
     };
-    let log = open(root, &group_commit(io), FILE_BYTES)?;
+    let mut settings = group_commit(io);
+    if let (Contender::Growing, Settings::GroupCommit { prealloc, .. }) = (contender, &mut settings)
+    {
+        *prealloc = Prealloc::None;
+    }
+    let log = open(root, &settings, work.file_bytes)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let measured = for_a_time(bench, work.producers, |producer, window, tally| {
         let queue = queue(&log, producer)?;
@@ -56,7 +61,7 @@ pub(super) fn sync(
 
 /// One producer with a window of tickets.
 pub(super) fn window(bench: &Bench<'_>, work: Work, root: &Path) -> Result<Measured> {
-    let log = open(root, &group_commit(io(bench)), FILE_BYTES)?;
+    let log = open(root, &group_commit(io(bench)), work.file_bytes)?;
     let bodies = Bodies::new(SEED, work.message_bytes);
     let measured = for_a_time(bench, 1, |producer, window, tally| {
         let queue = queue(&log, producer)?;

@@ -15,8 +15,9 @@ use rustix::fs::{FallocateFlags, fallocate};
 use store_core::{Message, Nanos, Wait};
 
 use super::bulk::{LOOK_EACH, Plan, SEED, records_bytes, settings, syncing, watched};
+use super::cases::FILE_BYTES;
 use super::clocked::{Bench, Cost, Measured};
-use super::{Bulk, Contender, FILE_BYTES, Work, ours};
+use super::{Bulk, Contender, Work, ours};
 use crate::clock::{float, nanos, now, round};
 use crate::distribution::times;
 use crate::load::Bodies;

@@ -14,9 +14,10 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use store_core::{Message, Wait, crc32};
 
 use super::bulk::{LOOK_EACH, PIECE, Plan, SEED, bulk, records_bytes};
+use super::cases::FILE_BYTES;
 use super::clocked::{Bench, Measured};
 use super::files::Blocks;
-use super::{Bulk, Contender, FILE_BYTES, Work, ours};
+use super::{Bulk, Contender, Work, ours};
 use crate::clock::now;
 use crate::load::Bodies;
 use crate::profile::{Io, Prealloc, Settings};

@@ -309,7 +309,8 @@ const WIDTH: usize = 80;
 const NOTES: &str = "medians over the rounds, closed loop; a share is taken within its round. What \
     waits for its sync is lost to no crash, if the device honours flushes; what goes into memory \
     is lost to a power cut. Raw loops go round in one file that was written before and encode \
-    nothing; the log encodes, sums and makes segments. CPU: of the whole process. KiB: given to \
+    nothing; the log encodes and sums, in segments that were filled before unless its row says \
+    otherwise. CPU: of the whole process. KiB: given to \
     the device, by whomever. !: below the goal (0.95 to 64 producers; 0.9 for 256 and for 16 KiB; \
     0.7 for the window; 0.5 into memory, 0.35 at 128 B).";
 const NOTES_ON_BULK: &str = "sustained: goal 0.9, of bytes that are durable, over all the time \
