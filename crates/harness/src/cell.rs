@@ -95,7 +95,7 @@ pub fn measure(
     let strategy = &Strategy { settings, ..strategy.clone() };
     let log = strategy::open(&root, &settings, setting.segment_bytes, observer)
         .with_context(|| format!("strategy {}", strategy.name))?;
-    let message_bytes = usize::try_from(workload.message_bytes)?;
+    let message_bytes = usize::try_from(workload.message_bytes.largest())?;
     let has_interval = strategy::interval(&settings).is_some();
     let leads = matches!(settings, Settings::GroupCommit { lead: true, .. });
     let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes), leads);
@@ -316,7 +316,7 @@ impl Evidence {
             ack_at: strategy::promise(&strategy.settings),
             workload: workload.name.clone(),
             producers: place.producers,
-            message_bytes: workload.message_bytes,
+            message_bytes: workload.message_bytes.mean(),
             record_bytes: self.record_bytes,
             emulated: setting.emulated,
             measured_ns: window.end.since(window.start).get(),
@@ -330,7 +330,7 @@ impl Evidence {
                 timeouts: self.produced.iter().map(|produced| produced.timeouts).sum(),
             },
             acked_per_s,
-            bytes_per_s: acked_per_s * float(workload.message_bytes),
+            bytes_per_s: acked_per_s * float(workload.message_bytes.mean()),
             append_to_ack_ns: quantiles(&append_to_ack),
             flush_ns: quantiles(&flush),
             messages_per_flush: quantiles_of(flushes.iter().map(|(records, _)| *records)),
@@ -533,7 +533,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Io as ProfileIo, Prealloc};
+    use crate::profile::{Io as ProfileIo, MessageBytes, Pace, Prealloc};
     use crate::results::{Level, Quantiles};
     use store_core::LogOffset;
 
@@ -612,7 +612,14 @@ mod tests {
         };
         let place = Place { block: 2, position: 3, producers: 1 };
         let strategy = Strategy { name: "s".to_owned(), settings };
-        let workload = Workload { name: "w".to_owned(), message_bytes: 9, producers: vec![1] };
+        let workload = Workload {
+            name: "w".to_owned(),
+            message_bytes: MessageBytes::one(9),
+            producers: vec![1],
+            window: 1,
+            pace: Pace::Closed,
+            reader: false,
+        };
         evidence.cell(&setting, &place, &strategy, &workload, 7).cell
     }
 

@@ -4,6 +4,7 @@
 //! Anchors, aliases, merge keys and several documents in a file are refused. All that is wrong with
 //! what the file means is reported at once, each error with its line and column.
 
+mod model;
 mod reading;
 mod scalar;
 mod steps;
@@ -13,154 +14,16 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::results::Kind;
+pub use model::{
+    Arrival, Burst, DirtyLimit, Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings,
+    Share, Slo, Strategy, Sweep, Sysctls, Workload,
+};
 
 /// The schema of a profile.
 pub const PROFILE_SCHEMA: &str = "flushmark.profile/v1";
-
-/// A sweep: every workload with every strategy, over and over in blocks.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Sweep {
-    /// The sweep's name, which names its results too.
-    pub name: String,
-    /// Repetitions of all cells, 1 to 100.
-    pub blocks: u32,
-    /// Seeds the order of the cells and the bodies of the messages.
-    pub seed: u64,
-    /// Before measuring in each cell.
-    pub warmup: Duration,
-    /// Measuring in each cell.
-    pub measure: Duration,
-    /// What the whole sweep may take; blocks that would pass it are left out.
-    pub budget: Duration,
-    /// Bytes of a segment of the log.
-    pub segment_bytes: u64,
-    /// The workloads that the matrix names, in its order; at least one.
-    pub workloads: Vec<Workload>,
-    /// The strategies that the matrix names, in its order; at least one.
-    pub strategies: Vec<Strategy>,
-    /// The profile, word for word.
-    pub text: String,
-}
-
-/// What producers send.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Workload {
-    /// Its name in the profile.
-    pub name: String,
-    /// Bytes of a message's body.
-    pub message_bytes: u64,
-    /// Producer threads, a cell for each number; at least one, none twice.
-    pub producers: Vec<u32>,
-}
-
-/// A strategy with its settings.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Strategy {
-    /// Its name in the profile.
-    pub name: String,
-    /// What it is and how it is set.
-    pub settings: Settings,
-}
-
-/// The settings that have a meaning for a kind of strategy.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Settings {
-    /// Commit lane and flush lane over a staging buffer; appends always are positioned writes.
-    CommitRealtime {
-        /// Between two looks of the commit lane (`commitIntervalCommitLog`).
-        commit: Duration,
-        /// Pages that must have been filled before it commits (`commitCommitLogLeastPages`).
-        commit_least_pages: u64,
-        /// After which it commits whatever there is (`commitCommitLogThoroughInterval`).
-        commit_thorough: Duration,
-        /// Between two looks of the flush lane (`flushIntervalCommitLog`).
-        interval: Duration,
-        /// Pages that must have been committed before it flushes (`flushCommitLogLeastPages`).
-        least_pages: u64,
-        /// After which it flushes whatever there is (`flushCommitLogThoroughInterval`).
-        thorough: Duration,
-        /// Bytes of the staging buffer.
-        staging_bytes: u64,
-        /// Where they go from there: never a mapping.
-        io: Io,
-        /// How a segment's space is allocated.
-        prealloc: Prealloc,
-    },
-    /// Timed flush.
-    FlushRealtime {
-        /// Between two looks (`flushIntervalCommitLog`).
-        interval: Duration,
-        /// Pages that must have been written before it flushes (`flushCommitLogLeastPages`).
-        least_pages: u64,
-        /// After which it flushes whatever there is (`flushCommitLogThoroughInterval`).
-        thorough: Duration,
-        /// Whether it sleeps its interval out, or an append wakes it (`flushCommitLogTimed`).
-        timed: bool,
-        /// How appends reach the page cache.
-        io: Io,
-        /// How a segment's space is allocated.
-        prealloc: Prealloc,
-    },
-    /// Synchronous group commit.
-    GroupCommit {
-        /// How long a producer waits for its flush (`syncFlushTimeout`).
-        timeout: Duration,
-        /// How long a flush waits for others to join (PostgreSQL's `commit_delay`).
-        gather: Duration,
-        /// Waiters that must be there for that wait (PostgreSQL's `commit_siblings`).
-        siblings: u64,
-        /// Whether a producer that waits alone runs the flush itself.
-        lead: bool,
-        /// How appends reach the page cache.
-        io: Io,
-        /// How a segment's space is allocated.
-        prealloc: Prealloc,
-    },
-    /// Nothing is ever flushed.
-    None {
-        /// How appends reach the page cache; a profile cannot set it.
-        io: Io,
-    },
-}
-
-impl Settings {
-    /// The kind, as results name it.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::CommitRealtime { .. } => Kind::CommitRealtime,
-            Self::FlushRealtime { .. } => Kind::FlushRealtime,
-            Self::GroupCommit { .. } => Kind::GroupCommit,
-            Self::None { .. } => Kind::None,
-        }
-    }
-}
-
-/// How appends reach the file.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Io {
-    /// Stores into a shared mapping, made durable by `msync`.
-    Mapped,
-    /// `pwrite`, made durable by `fdatasync`.
-    Positioned,
-    /// Whole blocks past the page cache (`O_DIRECT`), durable when the call returns (`RWF_DSYNC`).
-    Direct,
-}
-
-/// How a segment's space is allocated before it takes appends.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Prealloc {
-    /// Not at all: blocks come with the writes, and a full disk fails one of those.
-    None,
-    /// `fallocate`: at once, but the first write to each block changes metadata too.
-    Fallocate,
-    /// Writing zeros: slower, and later writes change data only.
-    Zero,
-}
 
 impl Sweep {
     /// Reads `text` and checks it; `file_name` only stands before each error.
@@ -171,9 +34,12 @@ impl Sweep {
     /// meaning, by position. Text above 1 MiB is refused unread, and so is what nests or repeats
     /// beyond what a profile needs: no text takes long or much memory.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ProfileErrors> {
-        reading::read(text).map_err(|mut errors| {
-            errors.sort_by_key(|error| (error.line, error.column));
-            ProfileErrors { file_name: file_name.to_owned(), errors }
+        reading::read(text).map_err(|mut findings| {
+            findings.sort_by_key(|finding| (finding.line, finding.column));
+            for finding in &mut findings {
+                file_name.clone_into(&mut finding.file_name);
+            }
+            ProfileErrors { findings }
         })
     }
 
@@ -198,36 +64,60 @@ impl Sweep {
     }
 }
 
-/// All that is wrong with a profile; shown as a line `FILE:LINE:COLUMN: error: …` for each error.
+/// All that was found in a profile with an error; shown as a line `FILE:LINE:COLUMN: error: …` (or
+/// `warning`) for each.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProfileErrors {
-    file_name: String,
-    errors: Vec<ProfileError>,
+    findings: Vec<Finding>,
 }
 
-/// One thing that is wrong.
+/// One thing that is wrong, or probably not meant.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ProfileError {
+pub struct Finding {
+    /// The file, as errors name it.
+    pub file_name: String,
     /// Line, from 1.
     pub line: u64,
     /// Column in characters, from 1.
     pub column: u64,
+    /// How bad it is.
+    pub level: Level,
     /// What is wrong, what was expected, in one line.
     pub message: String,
 }
 
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Level {
+    /// The profile is refused.
+    Error,
+    /// It is taken, but probably not what was meant.
+    Warning,
+}
+
 impl ProfileErrors {
-    /// The errors, by position; at least one.
-    pub fn errors(&self) -> &[ProfileError] {
-        &self.errors
+    /// The errors and warnings, by position; at least one error.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file_name, line, column, level, message } = self;
+        let level = match level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+        };
+        write!(f, "{file_name}:{line}:{column}: {level}: {message}")
     }
 }
 
 impl fmt::Display for ProfileErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, ProfileError { line, column, message }) in self.errors.iter().enumerate() {
+        for (index, finding) in self.findings.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{}:{line}:{column}: error: {message}", self.file_name)?;
+            write!(f, "{separator}{finding}")?;
         }
         Ok(())
     }

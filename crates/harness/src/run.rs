@@ -338,7 +338,7 @@ impl Running<'_> {
         let measured: Option<Measured> = match item {
             Item::Raw(workload) => {
                 self.watch.started(block, &format!("raw/{}/1", workload.name));
-                let bytes = cell::record_bytes(usize::try_from(workload.message_bytes)?)?;
+                let bytes = cell::record_bytes(usize::try_from(workload.message_bytes.mean())?)?;
                 raw::measure(setting, &place(1), workload, bytes)?
             }
             Item::Strategy(strategy, workload, producers) => {

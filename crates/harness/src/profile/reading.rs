@@ -7,10 +7,13 @@ use serde_yaml::{Location, Spanned};
 use super::scalar::{self, quoted};
 use super::steps::{Keys, Reader};
 use super::yaml::{self, Entries, Shape, Text, WorkloadShape};
-use super::{Io, PROFILE_SCHEMA, Prealloc, ProfileError, Settings, Strategy, Sweep, Workload};
+use super::{
+    Disk, Finding, Gates, Io, MessageBytes, PROFILE_SCHEMA, Pace, Prealloc, Settings, Slo,
+    Strategy, Sweep, Sysctls, Workload,
+};
 
 /// The sweep, or everything that is wrong, in the order found.
-pub(super) fn read(text: &str) -> Result<Sweep, Vec<ProfileError>> {
+pub(super) fn read(text: &str) -> Result<Sweep, Vec<Finding>> {
     let shape = yaml::parse(text).map_err(|error| vec![error])?;
     let mut reader = Reader::default();
     match reader.sweep(&shape, text) {
@@ -46,10 +49,18 @@ impl Reader {
             seed: seed?,
             warmup: warmup?,
             measure: measure?,
+            settle: Duration::ZERO,
+            drain_dirty_below_bytes: 16 << 20,
+            canary: false,
             budget: Duration::from_secs(budget_s?),
             segment_bytes: segment_bytes?,
+            disks: vec![Disk::host()],
+            sysctls: vec![Sysctls::as_found()],
             workloads,
             strategies,
+            slo: Slo::default(),
+            gates: Gates::default(),
+            warnings: Vec::new(),
             text: text.to_owned(),
         })
     }
@@ -108,7 +119,14 @@ impl Reader {
             self.error(text.referenced, message);
         }
         let producers = self.producers(at, &path, shape.producers.as_ref());
-        Some(Workload { name: name?, message_bytes: message_bytes?, producers: producers? })
+        Some(Workload {
+            name: name?,
+            message_bytes: MessageBytes::one(message_bytes?),
+            producers: producers?,
+            window: 1,
+            pace: Pace::Closed,
+            reader: false,
+        })
     }
 
     fn producers(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_yaml::{Location, Spanned};
 
-use super::ProfileError;
+use super::Finding;
 use super::scalar::{self, quoted};
 use super::yaml::{Entries, Text, place};
 
@@ -27,7 +27,7 @@ impl Keys<'_> {
 /// about a value that nobody wrote; a key that may be missing gives its default.
 #[derive(Default)]
 pub(super) struct Reader {
-    pub(super) errors: Vec<ProfileError>,
+    pub(super) errors: Vec<Finding>,
 }
 
 impl Reader {

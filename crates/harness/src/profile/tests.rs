@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::results::Kind;
+
 use super::*;
 
 /// A profile without an error, of seven lines; a test adds to it or replaces in it.
@@ -61,7 +63,10 @@ fn the_quick_profile_says_what_the_defaults_are() {
     assert_eq!(quick.budget, Duration::from_secs(110));
     let workload = &quick.workloads[..];
     assert_eq!(workload.len(), 1);
-    assert_eq!((workload[0].name.as_str(), workload[0].message_bytes), ("closed-1k", 1024));
+    assert_eq!(
+        (workload[0].name.as_str(), &workload[0].message_bytes),
+        ("closed-1k", &MessageBytes::one(1024))
+    );
     assert_eq!(workload[0].producers, [1, 8, 64]);
     let names: Vec<&str> = quick.strategies.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names, ["none", "sync", "timed", "staged"]);
@@ -476,5 +481,5 @@ fn what_cannot_be_read_is_named() {
     let message = error("bad.yaml");
     assert!(message.starts_with(&format!("{}:6:13: error: ", path("bad.yaml"))), "{message}");
     let errors = Sweep::load(&path("bad.yaml"), dir.path()).unwrap_err();
-    assert_eq!(errors.downcast_ref::<ProfileErrors>().unwrap().errors().len(), 1);
+    assert_eq!(errors.downcast_ref::<ProfileErrors>().unwrap().findings().len(), 1);
 }

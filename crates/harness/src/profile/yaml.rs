@@ -10,11 +10,11 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_yaml::{DefaultMessageFormatter, Error, Location, MessageFormatter, Options, Spanned};
 
-use super::ProfileError;
 use super::scalar::{self, quoted};
+use super::{Finding, Level};
 
 /// The shape of `text`, or the first thing that does not belong there.
-pub(super) fn parse(text: &str) -> Result<Spanned<Shape>, ProfileError> {
+pub(super) fn parse(text: &str) -> Result<Spanned<Shape>, Finding> {
     if text.len() > TEXT_LIMIT_BYTES {
         let message = format!("the profile has more than {TEXT_LIMIT_BYTES} bytes: it is not read");
         return Err(place(Location::UNKNOWN, message));
@@ -24,8 +24,14 @@ pub(super) fn parse(text: &str) -> Result<Spanned<Shape>, ProfileError> {
 }
 
 /// An error at `at`; where that is not known, at the beginning.
-pub(super) fn place(at: Location, message: String) -> ProfileError {
-    ProfileError { line: at.line().max(1), column: at.column().max(1), message }
+pub(super) fn place(at: Location, message: String) -> Finding {
+    Finding {
+        file_name: String::new(),
+        line: at.line().max(1),
+        column: at.column().max(1),
+        level: Level::Error,
+        message,
+    }
 }
 
 /// A scalar as it is written, with its place.
@@ -108,7 +114,7 @@ fn options() -> Options {
 }
 
 /// The parser's error in one line, its place apart.
-fn syntax_error(error: &Error) -> ProfileError {
+fn syntax_error(error: &Error) -> Finding {
     let message = match error {
         Error::SerdeUnknownField { field, expected, .. } => {
             format!("unknown key {} ({})", quoted(field), scalar::have(field, expected))
