@@ -1,28 +1,27 @@
 //! One cell: a fresh log, producers, a window of time, and everything that happened in it.
 
+mod evidence;
+mod watch;
+
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use hdrhistogram::Histogram;
-use store_core::{Destination, Message, Nanos, Protection, QueueId, Topic};
-use store_os::{CommitEvent, FlushEvent, Log};
+use store_core::{Destination, Message, Protection, QueueId, Topic};
 
-use crate::clock::{float, nanos, now, wall_ms};
-use crate::disk::{self, DiskCounters};
-use crate::distribution::{quantiles, quantiles_of, record_size, sizes, times};
-use crate::exposure::{AckSample, Between, DurableStep, exposure};
-use crate::load::{Bodies, Load, Produced, Sampled};
-use crate::profile::{Settings, Strategy, Workload};
+use self::evidence::{Events, Evidence};
+use self::watch::watch;
+use crate::clock::{now, wall_ms};
+use crate::load::{Bodies, Load, Offered, Produced, Reader, Shape};
+use crate::profile::{Gates, MessageBytes, Pace, Settings, Share, Strategy, Workload};
 use crate::recorder::Recorder;
-use crate::results::{
-    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, EndedBy, ExposureByModel, Interval, Io,
-    Little, Status,
-};
-use crate::{strategy, validity, vmstat};
+use crate::results::{AckPromise, Cell, Check};
+use crate::series::Row;
+use crate::strategy;
 
 /// What all cells of a run share.
 #[derive(Clone, Debug)]
@@ -49,6 +48,8 @@ pub struct Setting<'a> {
     pub segment_bytes: u64,
     /// Seeds the bodies.
     pub seed: u64,
+    /// From when on a disturbance counts.
+    pub gates: Gates,
     /// What the checks of the environment found, to be said with every cell.
     pub environment_checks: &'a [Check],
     /// Set when the run is to stop.
@@ -73,6 +74,8 @@ pub struct Measured {
     pub cell: Cell,
     /// Each histogram with a name for its file.
     pub histograms: Vec<(&'static str, Histogram<u64>)>,
+    /// Ten rows a second.
+    pub series: Vec<Row>,
 }
 
 /// Measures one cell; `None` if the run was interrupted meanwhile.
@@ -87,6 +90,8 @@ pub fn measure(
     workload: &Workload,
 ) -> Result<Option<Measured>> {
     let root = setting.directory.join(format!("cell-{}-{}", place.block, place.position));
+    let reader =
+        workload.reader.then(|| Reader::create(setting.directory, setting.seed)).transpose()?;
     let recorder = Arc::new(Recorder::default());
     let observer = Arc::clone(&recorder);
     let started_at_ms = wall_ms();
@@ -95,11 +100,11 @@ pub fn measure(
     let strategy = &Strategy { settings, ..strategy.clone() };
     let log = strategy::open(&root, &settings, setting.segment_bytes, observer)
         .with_context(|| format!("strategy {}", strategy.name))?;
-    let message_bytes = usize::try_from(workload.message_bytes.largest())?;
     let has_interval = strategy::interval(&settings).is_some();
-    let leads = matches!(settings, Settings::GroupCommit { lead: true, .. });
-    let load = Load::new(place.producers, Bodies::new(setting.seed, message_bytes), leads);
-    let (window, produced) = thread::scope(|scope| {
+    let bodies = Bodies::mixed(setting.seed, &workload.message_bytes)?;
+    let load = Load::new(shape(setting, place, &settings, workload)?, bodies);
+    let (window, produced, read) = thread::scope(|scope| {
+        let reading = reader.as_ref().map(|reader| scope.spawn(|| reader.run()));
         let producers = load.start(scope, &log);
         let window = watch(setting, &load, &log, &recorder, has_interval);
         load.stop(window.as_ref().map_or_else(now, |window| window.end));
@@ -107,7 +112,11 @@ pub fn measure(
             .into_iter()
             .map(|thread| thread.join().expect("producers catch errors"))
             .collect();
-        (window, produced)
+        if let Some(reader) = &reader {
+            reader.stop();
+        }
+        let read = reading.map(|thread| thread.join().expect("a reader catches errors"));
+        (window, produced, read)
     });
     // The rest need not become durable: the log is removed.
     log.abandon();
@@ -115,12 +124,48 @@ pub fn measure(
     if let Some(failed) = produced.iter().find_map(|produced| produced.failed.as_ref()) {
         return Err(anyhow!("strategy {}: {failed}", strategy.name));
     }
+    read.transpose().context("the disturbing reader")?;
     let Some(window) = window else { return Ok(None) };
-    let record_bytes = record_bytes(message_bytes)?;
+    let record_bytes = mean_record_bytes(&workload.message_bytes)?;
     let events = Events { commits: recorder.commits(), flushes: recorder.flushes() };
     let evidence = Evidence { said, window, produced, events, record_bytes };
     let measured = evidence.cell(setting, place, strategy, workload, started_at_ms);
     Ok(Some(measured))
+}
+
+/// How the producers of a cell send.
+fn shape(
+    setting: &Setting<'_>,
+    place: &Place,
+    settings: &Settings,
+    workload: &Workload,
+) -> Result<Shape> {
+    let offered = match workload.pace {
+        Pace::Closed => None,
+        Pace::Rate { per_s, arrival, burst } => Some(Offered { per_s, arrival, burst }),
+        Pace::FindRate { .. } => bail!("workload {}: a rate is searched for first", workload.name),
+    };
+    Ok(Shape {
+        producers: place.producers,
+        leads: matches!(settings, Settings::GroupCommit { lead: true, .. }),
+        waits_for_flush: strategy::promise(settings) == AckPromise::Flushed,
+        window: workload.window,
+        offered,
+        seed: setting.seed.wrapping_add(u64::from(place.block)),
+    })
+}
+
+/// Bytes of a record with a body of one of these sizes, on average.
+///
+/// # Errors
+///
+/// If a body is too long for a record.
+pub fn mean_record_bytes(sizes: &MessageBytes) -> Result<u64> {
+    let mut hundred = 0;
+    for Share { bytes, percent } in sizes.shares() {
+        hundred += record_bytes(usize::try_from(*bytes)?)? * u64::from(*percent);
+    }
+    Ok((hundred + 50) / 100)
 }
 
 /// Bytes of a record with such a body, as the producers send it.
@@ -134,594 +179,4 @@ pub fn record_bytes(message_bytes: usize) -> Result<u64> {
     let to = Destination { topic, queue_id: QueueId::new(0) };
     let message = Message { body: &body, ..Message::default() };
     Ok(u64::from(message.encoded_len(to, Protection::default())?))
-}
-
-/// What was seen from outside while a cell ran.
-#[derive(Clone, Debug)]
-struct Window {
-    start: Nanos,
-    end: Nanos,
-    ended_by: EndedBy,
-    appended: u64,
-    acked: u64,
-    samples: Vec<Sample>,
-    log_bytes: u64,
-    device: Option<DiskCounters>,
-    dirty: Dirty,
-}
-
-/// Lets the load warm up, then watches it until the time or the bytes are used up.
-fn watch(
-    setting: &Setting<'_>,
-    load: &Load,
-    log: &Log,
-    recorder: &Recorder,
-    has_interval: bool,
-) -> Option<Window> {
-    let mut watcher = Watcher { load, samples: Vec::new(), next_dirty: Nanos::new(0), dirty: None };
-    let stop = || setting.interrupted.load(Ordering::Relaxed);
-    watcher.sample();
-    // A slow disk may take long for its first segments; that is not what is measured.
-    let patience = now().after(nanos(PATIENCE));
-    while load.acked() == 0 && now() < patience && !stop() {
-        watcher.tick();
-    }
-    while !log.wait_for_segment(Duration::from_millis(1)) && now() < patience && !stop() {
-        watcher.tick();
-    }
-    let opened_at = log.recovery().end;
-    let written = || log.marks().wrote().since(opened_at);
-    let warm = now().after(nanos(setting.warmup));
-    while now() < warm && written() < setting.hard_bytes / 4 && !stop() {
-        watcher.tick();
-    }
-    let counters = || setting.device.and_then(disk::counters);
-    let device_before = counters();
-    // In this order what was acknowledged can exceed what was appended only by what was in flight.
-    let (appended, wrote) = (log.appended(), log.marks().wrote());
-    let start = watcher.sample();
-    load.measure(start.from);
-    watcher.dirty = vmstat::sample();
-    // A strategy with an interval has shown what it risks only after two syncs; on a slow disk they
-    // take longer than the planned time.
-    let syncs_wanted = if has_interval { 2 } else { 0 };
-    let seen_enough = || recorder.flushes_since(start.from) >= syncs_wanted;
-    let end = start.from.after(nanos(setting.measure));
-    let latest = start.from.after(nanos(setting.measure.saturating_mul(LONGER)));
-    let mut ended_by = EndedBy::Time;
-    while now() < end || (now() < latest && !seen_enough()) {
-        if stop() {
-            return None;
-        }
-        watcher.tick();
-        let enough = log.marks().wrote().since(wrote) >= setting.soft_bytes && seen_enough();
-        if enough || written() >= setting.hard_bytes {
-            ended_by = EndedBy::Bytes;
-            break;
-        }
-    }
-    let end = watcher.sample();
-    let device = device_before.zip(counters()).map(|(before, after)| after.since(&before));
-    Some(Window {
-        start: start.from,
-        end: end.from,
-        ended_by,
-        appended: log.appended() - appended,
-        acked: end.acked - start.acked,
-        log_bytes: log.marks().wrote().since(wrote),
-        device,
-        dirty: watcher.dirty.unwrap_or_default(),
-        samples: watcher.samples,
-    })
-}
-
-/// A count that was read between two moments.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    from: Nanos,
-    until: Nanos,
-    acked: u64,
-}
-
-impl Sample {
-    /// The sample at the moment that makes exposure certain: if acknowledgements come after their
-    /// sync, the later one, so that none is dated before it; else the earlier one, so that none is
-    /// dated after it came.
-    fn dated(&self, between: Between) -> AckSample {
-        let at = match between {
-            Between::Line => self.from,
-            Between::Step => self.until,
-        };
-        AckSample { at, acked: self.acked }
-    }
-}
-
-struct Watcher<'a> {
-    load: &'a Load,
-    samples: Vec<Sample>,
-    next_dirty: Nanos,
-    dirty: Option<Dirty>,
-}
-
-impl Watcher<'_> {
-    /// Notes how much is acknowledged now.
-    fn sample(&mut self) -> Sample {
-        let from = now();
-        let acked = self.load.acked();
-        let sample = Sample { from, until: now(), acked };
-        self.samples.push(sample);
-        sample
-    }
-
-    /// Sleeps a millisecond and samples; ten times a second the kernel's dirty pages too.
-    fn tick(&mut self) {
-        thread::sleep(Duration::from_millis(1));
-        let at = self.sample().from;
-        if self.next_dirty <= at {
-            self.next_dirty = at.after(Nanos::from_millis(100));
-            if let (Some(dirty), Some(found)) = (&mut self.dirty, vmstat::sample()) {
-                dirty.max_bytes = dirty.max_bytes.max(found.max_bytes);
-                dirty.reached_background = dirty.reached_background.max(found.reached_background);
-            }
-        }
-    }
-}
-
-struct Events {
-    commits: Vec<CommitEvent>,
-    flushes: Vec<FlushEvent>,
-}
-
-/// Everything that a cell's figures are computed from.
-struct Evidence {
-    /// What is to be said of the settings.
-    said: Option<Check>,
-    window: Window,
-    produced: Vec<Produced>,
-    events: Events,
-    record_bytes: u64,
-}
-
-impl Evidence {
-    fn cell(
-        &self,
-        setting: &Setting<'_>,
-        place: &Place,
-        strategy: &Strategy,
-        workload: &Workload,
-        started_at_ms: u64,
-    ) -> Measured {
-        let window = &self.window;
-        let seconds = float(window.end.since(window.start).get()) / 1e9;
-        let append_to_ack = self.append_to_ack();
-        let flushes = self.flushes_within();
-        let mut flush = times();
-        for (_, event) in &flushes {
-            flush.saturating_record(event.ended.since(event.started).get());
-        }
-        let acked_per_s = float(window.acked) / seconds;
-        let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
-        let exposure = self.exposure(&strategy.settings);
-        let mut cell = Cell {
-            schema: CELL_SCHEMA.to_owned(),
-            run: setting.run.to_owned(),
-            cell: format!("{}/{}/{}", strategy.name, workload.name, place.producers),
-            block: place.block,
-            position: place.position,
-            started_at_ms,
-            disk: "host".to_owned(),
-            sysctl: "as-found".to_owned(),
-            strategy: strategy.name.clone(),
-            kind: strategy.settings.kind(),
-            ack_at: strategy::promise(&strategy.settings),
-            workload: workload.name.clone(),
-            producers: place.producers,
-            message_bytes: workload.message_bytes.mean(),
-            record_bytes: self.record_bytes,
-            emulated: setting.emulated,
-            measured_ns: window.end.since(window.start).get(),
-            ended_by: window.ended_by,
-            counts: Counts {
-                appended: window.appended,
-                acked: window.acked,
-                flushes: syncs,
-                commits: self.commits_within(),
-                errors: 0,
-                timeouts: self.produced.iter().map(|produced| produced.timeouts).sum(),
-            },
-            acked_per_s,
-            bytes_per_s: acked_per_s * float(workload.message_bytes.mean()),
-            append_to_ack_ns: quantiles(&append_to_ack),
-            flush_ns: quantiles(&flush),
-            messages_per_flush: quantiles_of(flushes.iter().map(|(records, _)| *records)),
-            bytes_per_flush: quantiles_of(
-                flushes.iter().map(|(_, event)| event.upto.since(event.from)),
-            ),
-            fsync_per_ack: if window.acked == 0 { 0.0 } else { float(syncs) / float(window.acked) },
-            exposure,
-            ack_to_durable_ns: self.ack_to_durable(),
-            interval: self.interval(&strategy.settings),
-            io: self.io(),
-            dirty: self.dirty(&strategy.settings),
-            little: self.little(place.producers, &append_to_ack, &exposure),
-            validity: Vec::new(),
-            status: Status::Valid,
-        };
-        let saturated = [&append_to_ack, &flush].into_iter().any(crate::distribution::is_saturated);
-        let seen = validity::Seen {
-            saturated,
-            acked_early: self.acked_early(),
-            volatile_cache: setting.volatile_cache,
-        };
-        let checks: Vec<Check> =
-            setting.environment_checks.iter().chain(&self.said).cloned().collect();
-        validity::judge(&mut cell, &checks, &seen);
-        let histograms = vec![("append_to_ack", append_to_ack), ("flush", flush)];
-        Measured { cell, histograms }
-    }
-
-    /// The latencies of all producers.
-    fn append_to_ack(&self) -> Histogram<u64> {
-        let mut merged = times();
-        for produced in &self.produced {
-            merged.add(&produced.append_to_ack).expect("both have the same bounds");
-        }
-        merged
-    }
-
-    /// The syncs that ended within the window, each with the records it made durable.
-    fn flushes_within(&self) -> Vec<(u64, FlushEvent)> {
-        let mut before = 0;
-        self.events
-            .flushes
-            .iter()
-            .map(|event| (event.records - std::mem::replace(&mut before, event.records), *event))
-            .filter(|(_, event)| self.is_within(event.ended))
-            .collect()
-    }
-
-    fn commits_within(&self) -> u64 {
-        let commits = self.events.commits.iter().filter(|event| self.is_within(event.ended));
-        store_core::length_u64(commits.count())
-    }
-
-    fn is_within(&self, at: Nanos) -> bool {
-        self.window.start < at && at <= self.window.end
-    }
-
-    fn exposure(&self, settings: &Settings) -> ExposureByModel {
-        let Window { start, end, samples, .. } = &self.window;
-        // Where an acknowledgement waits for the mark in question, it comes after the step.
-        let promise = strategy::promise(settings);
-        let [for_power, for_process] = [AckPromise::Flushed, AckPromise::Committed].map(|mark| {
-            let waits = promise == AckPromise::Flushed || promise == mark;
-            if waits { Between::Step } else { Between::Line }
-        });
-        let dated = |between| -> Vec<AckSample> {
-            samples.iter().map(|sample| sample.dated(between)).collect()
-        };
-        let flushed: Vec<_> = self
-            .events
-            .flushes
-            .iter()
-            .map(|event| DurableStep { at: event.ended, durable: event.records })
-            .collect();
-        let power =
-            exposure(for_power, &dated(for_power), &flushed, *start, *end, self.record_bytes);
-        // Mapped bytes are in the page cache before the append returns.
-        let process = if strategy::is_staged(settings) {
-            let committed: Vec<_> = self
-                .events
-                .commits
-                .iter()
-                .map(|event| DurableStep { at: event.ended, durable: event.records })
-                .collect();
-            exposure(for_process, &dated(for_process), &committed, *start, *end, self.record_bytes)
-        } else {
-            crate::results::Exposure::default()
-        };
-        ExposureByModel { process, power }
-    }
-
-    /// When a sampled record became durable.
-    fn durable_at(&self, sampled: &Sampled) -> Option<Nanos> {
-        let flushes = &self.events.flushes;
-        let index = flushes.partition_point(|event| event.upto < sampled.end);
-        flushes.get(index).map(|event| event.ended)
-    }
-
-    /// Sampled records whose producer was told before the sync that covers them had returned.
-    fn acked_early(&self) -> u64 {
-        let sampled = self.produced.iter().flat_map(|produced| &produced.sampled);
-        let early = sampled.filter(|sampled| {
-            self.durable_at(sampled).is_none_or(|durable| sampled.acked < durable)
-        });
-        store_core::length_u64(early.count())
-    }
-
-    fn ack_to_durable(&self) -> crate::results::Quantiles {
-        let mut waits = sizes();
-        let known =
-            self.produced.iter().flat_map(|produced| &produced.sampled).filter_map(|sampled| {
-                let durable = self.durable_at(sampled)?;
-                let counts = self.window.start <= sampled.acked && durable <= self.window.end;
-                counts.then(|| (durable.since(sampled.acked).get(), sampled.stands_for))
-            });
-        for (wait, count) in known {
-            record_size(&mut waits, wait, count);
-        }
-        quantiles(&waits)
-    }
-
-    fn interval(&self, settings: &Settings) -> Interval {
-        let flushes = self.flushes_within();
-        let starts: Vec<Nanos> = flushes.iter().map(|(_, event)| event.started).collect();
-        let achieved = quantiles_of(starts.windows(2).map(|pair| pair[1].since(pair[0]).get()));
-        let known = achieved.count > 0;
-        Interval {
-            configured_ns: strategy::interval(settings).map(|interval| nanos(interval).get()),
-            achieved_p50_ns: known.then_some(achieved.p50),
-            achieved_p99_ns: known.then_some(achieved.p99),
-        }
-    }
-
-    fn dirty(&self, settings: &Settings) -> Dirty {
-        let dirty = self.window.dirty;
-        let absorbs = !strategy::is_direct(settings);
-        Dirty { reached_background: dirty.reached_background.filter(|_| absorbs), ..dirty }
-    }
-
-    fn io(&self) -> Io {
-        let device = self.window.device.as_ref();
-        let written = device.map(|device| device.write_bytes);
-        Io {
-            device_write_bytes: written,
-            flush_requests: device.and_then(|device| device.flush_requests),
-            write_amplification: written
-                .filter(|_| self.window.log_bytes > 0)
-                .map(|written| float(written) / float(self.window.log_bytes)),
-        }
-    }
-
-    /// Two identities between figures that were taken independently of each other.
-    fn little(
-        &self,
-        producers: u32,
-        append_to_ack: &Histogram<u64>,
-        exposure: &ExposureByModel,
-    ) -> Little {
-        let length = float(self.window.end.since(self.window.start).get());
-        // Closed loop: each message takes its latency and the time until the next one, as producers
-        // timed it; the rate is that of the watcher's counts.
-        let waiting = append_to_ack.mean() * float(append_to_ack.len());
-        let apart: f64 = self
-            .produced
-            .iter()
-            .map(|produced| float(produced.between_ns) - float(produced.outside_ns))
-            .sum();
-        let per_message = (waiting + apart) / float(append_to_ack.len().max(1));
-        let busy = float(self.window.acked) / length * per_message;
-        let closed = 100.0 * (busy - f64::from(producers)) / f64::from(producers);
-        // Exposure: the mean number at risk is the sum, over messages, of the time each was.
-        let at_risk: f64 = self
-            .produced
-            .iter()
-            .flat_map(|produced| &produced.sampled)
-            .map(|sampled| {
-                let until =
-                    self.durable_at(sampled).unwrap_or(self.window.end).min(self.window.end);
-                let from = sampled.acked.max(self.window.start);
-                float(until.since(from).get()) * float(sampled.stands_for)
-            })
-            .sum::<f64>()
-            / length;
-        let mean = exposure.power.messages.mean;
-        let larger = mean.max(at_risk);
-        Little {
-            closed_error_pct: (!append_to_ack.is_empty()).then_some(closed),
-            exposure_error_pct: (larger >= 1.0).then(|| 100.0 * (at_risk - mean) / larger),
-        }
-    }
-}
-
-/// How many times the planned time a cell may take to see two syncs.
-const LONGER: u32 = 2;
-
-/// How long a cell waits for its first acknowledgement and segment.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::{Io as ProfileIo, MessageBytes, Pace, Prealloc};
-    use crate::results::{Level, Quantiles};
-    use store_core::LogOffset;
-
-    const MS: u64 = 1_000_000;
-    const RECORD: u64 = 100;
-
-    fn at(ms: u64) -> Nanos {
-        Nanos::new(ms * MS)
-    }
-
-    /// Ten records each millisecond; a sync begins each 10 ms, takes 2 ms and covers what was there
-    /// when it began. The window is 100 to 200 ms. Acknowledgements come after `delay_ms`.
-    fn evidence(delay_ms: u64) -> Evidence {
-        let count = |ms: u64| ms * 10;
-        let flushes = (1..=30).map(|n| FlushEvent {
-            started: at(n * 10),
-            ended: at(n * 10 + 2),
-            from: LogOffset::new(count(n * 10 - 10) * RECORD),
-            upto: LogOffset::new(count(n * 10) * RECORD),
-            records: count(n * 10),
-            syncs: 1,
-        });
-        let samples = (0..=200_u64).map(|ms| {
-            let acked = count(ms.saturating_sub(delay_ms));
-            Sample { from: at(ms), until: at(ms), acked }
-        });
-        let records = (1..=count(200 - delay_ms)).map(|record| Sampled {
-            end: LogOffset::new(record * RECORD),
-            acked: Nanos::new(record * MS / 10 + delay_ms * MS),
-            stands_for: 1,
-        });
-        let mut append_to_ack = times();
-        append_to_ack.record_n(MS / 10, 1000).unwrap();
-        Evidence {
-            said: None,
-            window: Window {
-                start: at(100),
-                end: at(200),
-                ended_by: EndedBy::Time,
-                appended: 1000,
-                acked: 1000,
-                samples: samples.collect(),
-                log_bytes: 1000 * RECORD,
-                device: Some(DiskCounters { write_bytes: 300_000, flush_requests: Some(10) }),
-                dirty: Dirty::default(),
-            },
-            produced: vec![Produced {
-                append_to_ack,
-                between_ns: 0,
-                outside_ns: 0,
-                sampled: records.collect(),
-                timeouts: 0,
-                failed: None,
-            }],
-            events: Events { commits: Vec::new(), flushes: flushes.collect() },
-            record_bytes: RECORD,
-        }
-    }
-
-    fn judged(evidence: &Evidence, settings: Settings) -> Cell {
-        let interrupted = AtomicBool::new(false);
-        let setting = Setting {
-            run: "run",
-            directory: Path::new("/nowhere"),
-            device: None,
-            emulated: false,
-            volatile_cache: true,
-            warmup: Duration::ZERO,
-            measure: Duration::from_millis(100),
-            soft_bytes: u64::MAX,
-            hard_bytes: u64::MAX,
-            segment_bytes: 1 << 20,
-            seed: 1,
-            environment_checks: &[],
-            interrupted: &interrupted,
-        };
-        let place = Place { block: 2, position: 3, producers: 1 };
-        let strategy = Strategy { name: "s".to_owned(), settings };
-        let workload = Workload {
-            name: "w".to_owned(),
-            message_bytes: MessageBytes::one(9),
-            producers: vec![1],
-            window: 1,
-            pace: Pace::Closed,
-            reader: false,
-        };
-        evidence.cell(&setting, &place, &strategy, &workload, 7).cell
-    }
-
-    fn timed() -> Settings {
-        Settings::FlushRealtime {
-            interval: Duration::from_millis(8),
-            least_pages: 4,
-            thorough: Duration::from_secs(10),
-            timed: true,
-            io: ProfileIo::Mapped,
-            prealloc: Prealloc::Fallocate,
-        }
-    }
-
-    fn synchronous() -> Settings {
-        Settings::GroupCommit {
-            timeout: Duration::from_secs(5),
-            gather: Duration::ZERO,
-            siblings: 5,
-            lead: true,
-            io: ProfileIo::Mapped,
-            prealloc: Prealloc::Fallocate,
-        }
-    }
-
-    #[track_caller]
-    fn near(found: f64, expect: f64) {
-        assert!((found - expect).abs() <= 0.01 * expect.abs(), "{found}, expected {expect}");
-    }
-
-    #[test]
-    fn the_figures_of_a_known_run_come_out() {
-        let cell = judged(&evidence(0), timed());
-        assert_eq!(cell.cell, "s/w/1");
-        near(cell.acked_per_s, 10_000.0);
-        near(cell.bytes_per_s, 90_000.0);
-        assert_eq!(cell.counts.flushes, 10);
-        near(cell.fsync_per_ack, 0.01);
-        let one = |quantiles: Quantiles| [quantiles.p50, quantiles.max].map(|ns| ns / MS);
-        assert_eq!(one(cell.flush_ns), [2, 2]);
-        assert_eq!((cell.messages_per_flush.min, cell.messages_per_flush.max), (100, 100));
-        near(cell.bytes_per_flush.mean, 10_000.0);
-        assert_eq!(cell.interval.configured_ns, Some(8 * MS));
-        near(float(cell.interval.achieved_p50_ns.unwrap()), 10e6);
-        near(cell.io.write_amplification.unwrap(), 3.0);
-        // At risk right before a sync ends: what came in the 12 ms since the one before began.
-        let power = cell.exposure.power;
-        assert_eq!((power.messages.max, power.bytes.max, power.age_ns.max), (120, 12_000, 12 * MS));
-        near(power.messages.mean, 70.0);
-        near(power.age_ns.mean, 7e6);
-        assert_eq!(cell.exposure.process, crate::results::Exposure::default());
-        // A record waits from 2 ms, if it came right before a sync, to 12 ms.
-        near(float(cell.ack_to_durable_ns.max), 11.9e6);
-        near(cell.ack_to_durable_ns.mean, 6.95e6);
-        near(1.0 + cell.little.closed_error_pct.unwrap(), 1.0);
-        assert!(cell.little.exposure_error_pct.unwrap().abs() < 1.0, "{:?}", cell.little);
-        assert_eq!(cell.status, Status::Valid, "{:?}", cell.validity);
-    }
-
-    #[test]
-    fn what_goes_past_the_page_cache_is_not_absorbed_by_it() {
-        for (io, is_labelled) in [(ProfileIo::Direct, false), (ProfileIo::Positioned, true)] {
-            let mut evidence = evidence(0);
-            evidence.window.dirty.reached_background = Some(false);
-            let settings = Settings::CommitRealtime {
-                commit: Duration::from_millis(8),
-                commit_least_pages: 4,
-                commit_thorough: Duration::from_millis(8),
-                interval: Duration::from_millis(8),
-                least_pages: 4,
-                thorough: Duration::from_secs(10),
-                staging_bytes: 64 << 20,
-                io,
-                prealloc: Prealloc::Fallocate,
-            };
-            let cell = judged(&evidence, settings);
-            let mut checks = cell.validity.iter();
-            assert_eq!(checks.any(|check| check.code == "page_cache_absorbed"), is_labelled);
-        }
-    }
-
-    #[test]
-    fn counts_that_do_not_fit_the_latencies_are_noticed() {
-        let mut wrong = evidence(0);
-        wrong.window.acked = 3000;
-        wrong.window.appended = 3000;
-        let cell = judged(&wrong, timed());
-        let check = cell.validity.iter().find(|check| check.code == "little_closed").unwrap();
-        assert_eq!(check.level, Level::Warn, "{check:?}");
-    }
-
-    #[test]
-    fn a_strategy_that_acknowledges_before_its_sync_is_caught() {
-        let level = |delay_ms| {
-            let cell = judged(&evidence(delay_ms), synchronous());
-            let early = cell.validity.iter().find(|check| check.code == "acked_after_sync");
-            (early.unwrap().level, cell.status, cell.exposure.power.messages.max)
-        };
-        // Every record is durable 12 ms after it came, at the latest.
-        assert_eq!(level(13), (Level::Pass, Status::Valid, 0));
-        let (check, status, exposed) = level(5);
-        assert_eq!((check, status), (Level::Invalid, Status::Invalid));
-        assert!(exposed > 0);
-    }
 }

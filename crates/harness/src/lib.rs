@@ -15,6 +15,7 @@ pub mod exposure;
 pub mod format;
 pub mod limits;
 pub mod load;
+pub mod machine;
 pub mod output;
 pub mod powercut;
 pub mod profile;
@@ -26,6 +27,7 @@ pub mod results;
 #[cfg(test)]
 mod results_fixture;
 pub mod run;
+pub mod series;
 pub mod strategy;
 pub mod summary;
 pub mod table;

@@ -1,15 +1,46 @@
-//! Closed-loop producers: each sends, waits for its acknowledgement, and sends again.
+//! Producers: each sends, waits for its acknowledgement, and sends again; or has several messages on
+//! their way; or sends when messages are due, whatever became of those before.
 
+mod bodies;
+mod reader;
+mod schedule;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use store_core::{LogOffset, Message, Nanos, QueueId, TimestampMs, Wait};
-use store_os::{AckError, Log};
+use store_os::{AckError, Log, Queue, Ticket};
 
+pub use self::bodies::Bodies;
+pub use self::reader::Reader;
+pub use self::schedule::{Offered, Schedule};
 use crate::clock::{now, wall_ms};
 use crate::distribution::times;
-use crate::random::Random;
+
+/// How producers send.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Threads.
+    pub producers: u32,
+    /// Whether one that waits alone runs the flush itself.
+    pub leads: bool,
+    /// Whether an acknowledgement waits for a flush; else it comes with the append.
+    pub waits_for_flush: bool,
+    /// Messages of one producer that may be without acknowledgement at a time; at least 1.
+    pub window: u32,
+    /// What is due when; `None`: each sends as soon as its window has room.
+    pub offered: Option<Offered>,
+    /// Seeds what is due when.
+    pub seed: u64,
+}
 
 /// What the producers of a cell are told, and what they show while they run.
 #[derive(Debug)]
@@ -18,33 +49,52 @@ pub struct Load {
     /// When the measured time began and ended, in nanoseconds; each is set before its phase.
     starts_at: AtomicU64,
     ends_at: AtomicU64,
-    progress: Vec<Padded>,
+    progress: Vec<Shown>,
     bodies: Bodies,
-    leads: bool,
+    shape: Shape,
+    begun: Nanos,
 }
 
-/// A producer's counter on a cache line of its own.
+/// What a producer shows, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct Shown {
+    acked: AtomicU64,
+    /// The longest append since it was last looked at.
+    worst_ns: AtomicU64,
+}
 
 /// What a producer measured.
 #[derive(Clone, Debug)]
 pub struct Produced {
     /// From the call of append to its acknowledgement, in the measured phase.
     pub append_to_ack: Histogram<u64>,
+    /// The call of append alone, where it does not wait for the acknowledgement.
+    pub append: Histogram<u64>,
+    /// What is measured of an open loop.
+    pub open: Option<OpenLoop>,
     /// Nanoseconds between an acknowledgement and the next append, in the measured phase.
     pub between_ns: u64,
     /// Nanoseconds that counted messages took outside the measured time: the first before it, the
     /// last beyond it.
     pub outside_ns: u64,
-
     /// Some of the acknowledged records: where each ends and when it was acknowledged.
     pub sampled: Vec<Sampled>,
     /// Appends whose acknowledgement passed its deadline.
     pub timeouts: u64,
     /// The first append that failed; the producer stopped there.
     pub failed: Option<String>,
+}
+
+/// Latencies that count from when a message was due: what holds up one makes others late.
+#[derive(Clone, Debug)]
+pub struct OpenLoop {
+    /// From when a message was due to its acknowledgement.
+    pub due_to_ack: Histogram<u64>,
+    /// From when a message was due to its append.
+    pub lag: Histogram<u64>,
+    /// Messages that were due in the measured time.
+    pub due: u64,
 }
 
 /// One acknowledged record.
@@ -58,39 +108,17 @@ pub struct Sampled {
     pub stands_for: u64,
 }
 
-/// Bodies that no compressor shortens: windows into one random block.
-#[derive(Debug)]
-pub struct Bodies {
-    block: Vec<u8>,
-    message_bytes: usize,
-}
-
-impl Bodies {
-    /// Bodies of `message_bytes` each; the same for the same seed.
-    pub fn new(seed: u64, message_bytes: usize) -> Self {
-        let mut block = vec![0; BLOCK_BYTES + message_bytes];
-        Random::new(seed).fill(&mut block);
-        Self { block, message_bytes }
-    }
-
-    /// The body number `index`; bodies overlap only after the whole block was used.
-    pub fn get(&self, index: usize) -> &[u8] {
-        let start = index.wrapping_mul(self.message_bytes.max(1)) % BLOCK_BYTES;
-        &self.block[start..start + self.message_bytes]
-    }
-}
-
 impl Load {
-    /// A load of `producers` threads; if `leads`, one that waits alone runs the flush itself.
-    pub fn new(producers: u32, bodies: Bodies, leads: bool) -> Self {
-        let progress = (0..producers).map(|_| Padded::default()).collect();
+    /// A load that begins now.
+    pub fn new(shape: Shape, bodies: Bodies) -> Self {
         Self {
             phase: AtomicU32::new(WARM_UP),
             starts_at: AtomicU64::new(0),
             ends_at: AtomicU64::new(0),
-            progress,
+            progress: (0..shape.producers).map(|_| Shown::default()).collect(),
             bodies,
-            leads,
+            shape,
+            begun: now(),
         }
     }
 
@@ -109,7 +137,13 @@ impl Load {
 
     /// Messages acknowledged since the start.
     pub fn acked(&self) -> u64 {
-        self.progress.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+        self.progress.iter().map(|shown| shown.acked.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The longest append that ended since this was last asked.
+    pub fn take_worst(&self) -> Nanos {
+        let taken = self.progress.iter().map(|shown| shown.worst_ns.swap(0, Ordering::Relaxed));
+        Nanos::new(taken.max().unwrap_or(0))
     }
 
     /// Starts the producers within `scope`.
@@ -124,57 +158,49 @@ impl Load {
     }
 
     fn produce(&self, index: usize, log: &Log) -> Produced {
-        let mut produced = Produced::new();
+        let nothing = Produced::new(self.shape.offered.is_some());
         let id = i32::try_from(index % QUEUES).expect("a few queues");
         let queue = match log.queue(b"bench-topic", QueueId::new(id)) {
             Ok(queue) => queue,
-            Err(error) => return produced.stopped_by(&error),
+            Err(error) => return nothing.stopped_by(&error),
         };
-        let born_timestamp = TimestampMs::new(i64::try_from(wall_ms()).unwrap_or(i64::MAX));
-        let mut count = 0;
-        let mut ended: Option<Nanos> = None;
-        loop {
-            let phase = self.phase.load(Ordering::Acquire);
-            if phase == STOP {
-                return produced;
-            }
-            let body = self.bodies.get(count * self.progress.len() + index);
-            let message = Message { born_timestamp, body, ..Message::default() };
-            let begun = now();
-            if phase == MEASURE {
-                produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
-            }
-            let told = if self.leads {
-                log.append_and_lead(&queue, &message, Wait::Yes)
-            } else {
-                log.append_and_wait(&queue, &message, Wait::Yes)
-            };
-            let acked = match told {
-                Ok(Ok(appended)) => appended,
-                Ok(Err(AckError::FlushTimedOut)) => {
-                    produced.timeouts += 1;
-                    ended = None;
-                    continue;
-                }
-                Ok(Err(error)) => return produced.stopped_by(&error),
-                Err(error) => return produced.stopped_by(&error),
-            };
-            let told = now();
-            count += 1;
-            self.progress[index].0.store(store_core::length_u64(count), Ordering::Relaxed);
-            // A message counts if it was under way in the measured time, so that no stall at either
-            // end is missed.
-            if phase == MEASURE || self.phase.load(Ordering::Acquire) == MEASURE {
-                produced.append_to_ack.saturating_record(told.since(begun).get());
-                produced.outside_ns += self.outside(begun, told);
-            }
-            produced.sample(count, Sampled { end: acked.end(), acked: told, stands_for: 1 });
-            ended = Some(told);
+        let mut thread = Producer {
+            load: self,
+            index,
+            log,
+            queue,
+            born: TimestampMs::new(i64::try_from(wall_ms()).unwrap_or(i64::MAX)),
+            schedule: self.schedule(index),
+            sent: 0,
+            acked: 0,
+            on_their_way: VecDeque::new(),
+            produced: nothing,
+        };
+        let ended = thread.send();
+        let mut produced = thread.produced;
+        if let Some(open) = &mut produced.open {
+            open.due = self.due_in_measured_time(index);
+        }
+        match ended {
+            Ok(()) => produced,
+            Err(error) => produced.stopped_by(&*error),
         }
     }
-}
 
-impl Load {
+    fn schedule(&self, index: usize) -> Option<Schedule> {
+        let Shape { producers, seed, offered, .. } = &self.shape;
+        let index = u32::try_from(index).expect("as many as there are producers");
+        offered.as_ref().map(|of| Schedule::new(of, index, *producers, *seed, self.begun))
+    }
+
+    fn due_in_measured_time(&self, index: usize) -> u64 {
+        let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
+        let end = Nanos::new(self.ends_at.load(Ordering::Relaxed));
+        let Some(mut schedule) = self.schedule(index).filter(|_| start.get() > 0) else { return 0 };
+        let due = std::iter::repeat_with(|| schedule.next_due()).take_while(|due| *due < end);
+        store_core::length_u64(due.filter(|due| start <= *due).count())
+    }
+
     /// How much of a message's time lies outside the measured time.
     fn outside(&self, begun: Nanos, told: Nanos) -> u64 {
         let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
@@ -184,15 +210,211 @@ impl Load {
         };
         start.since(begun).get() + told.since(end).get()
     }
+
+    fn is_in(&self, phase: u32) -> bool {
+        self.phase.load(Ordering::Acquire) == phase
+    }
+}
+
+/// One producer's thread.
+struct Producer<'a> {
+    load: &'a Load,
+    index: usize,
+    log: &'a Log,
+    queue: Queue,
+    born: TimestampMs,
+    schedule: Option<Schedule>,
+    sent: usize,
+    acked: usize,
+    on_their_way: VecDeque<OnItsWay>,
+    produced: Produced,
+}
+
+/// A message without its acknowledgement.
+struct OnItsWay {
+    due: Option<Nanos>,
+    begun: Nanos,
+    ticket: Ticket,
+}
+
+type Ended = Result<(), Box<dyn std::error::Error>>;
+
+impl<'a> Producer<'a> {
+    fn message(&self) -> Message<'a> {
+        let Load { progress, bodies, .. } = self.load;
+        let body = bodies.get(self.sent * progress.len() + self.index);
+        Message { born_timestamp: self.born, body, ..Message::default() }
+    }
+
+    fn send(&mut self) -> Ended {
+        if self.schedule.is_some() {
+            // Else a sleep may end 50 us late, and every message that was due then with it.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        }
+        if self.load.shape.window == 1 { self.send_one_by_one() } else { self.send_ahead() }
+    }
+
+    fn send_one_by_one(&mut self) -> Ended {
+        let load = self.load;
+        let mut ended: Option<Nanos> = None;
+        loop {
+            let due = self.schedule.as_mut().map(Schedule::next_due);
+            if !self.wait_until(due)? {
+                return Ok(());
+            }
+            let phase = load.phase.load(Ordering::Acquire);
+            if phase == STOP {
+                return Ok(());
+            }
+            let message = self.message();
+            let begun = now();
+            if phase == MEASURE {
+                self.produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
+            }
+            let told = if load.shape.leads {
+                self.log.append_and_lead(&self.queue, &message, Wait::Yes)?
+            } else {
+                self.log.append_and_wait(&self.queue, &message, Wait::Yes)?
+            };
+            self.sent += 1;
+            let appended = match told {
+                Ok(appended) => appended,
+                Err(AckError::FlushTimedOut) => {
+                    self.produced.timeouts += 1;
+                    ended = None;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let told = now();
+            self.show_worst(told.since(begun));
+            // A message counts if it was under way in the measured time, so that no stall at either
+            // end is missed.
+            if phase == MEASURE || load.is_in(MEASURE) {
+                self.produced.outside_ns += load.outside(begun, told);
+                self.produced.record(due, begun, told);
+            }
+            self.count(appended.end(), told);
+            ended = Some(told);
+        }
+    }
+
+    fn send_ahead(&mut self) -> Ended {
+        let load = self.load;
+        let window = usize::try_from(load.shape.window)?;
+        while !load.is_in(STOP) {
+            self.take_told()?;
+            while self.on_their_way.len() >= window
+                && let Some(first) = self.on_their_way.pop_front()
+            {
+                self.wait_for(first)?;
+            }
+            let due = self.schedule.as_mut().map(Schedule::next_due);
+            if !self.wait_until(due)? {
+                return Ok(());
+            }
+            let begun = now();
+            let ticket = self.log.append(&self.queue, &self.message(), Wait::Yes)?;
+            let appended = now();
+            self.sent += 1;
+            self.show_worst(appended.since(begun));
+            if load.is_in(MEASURE) {
+                self.produced.append.saturating_record(appended.since(begun).get());
+            }
+            if load.shape.waits_for_flush {
+                self.on_their_way.push_back(OnItsWay { due, begun, ticket });
+            } else {
+                self.told(due, begun, ticket.appended().end(), appended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a message is due, and takes acknowledgements meanwhile; `false` if the load was
+    /// stopped before.
+    fn wait_until(&mut self, due: Option<Nanos>) -> Result<bool, AckError> {
+        let Some(due) = due else { return Ok(true) };
+        loop {
+            let at = now();
+            if due <= at {
+                return Ok(true);
+            }
+            if self.load.is_in(STOP) {
+                return Ok(false);
+            }
+            let left = Duration::from_nanos(due.since(at).get()).min(LOOK_UP);
+            match self.on_their_way.front_mut() {
+                None => thread::sleep(left),
+                Some(first) => {
+                    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+                    match pin!(&mut first.ticket).poll(&mut Context::from_waker(&waker)) {
+                        Poll::Pending => thread::park_timeout(left),
+                        Poll::Ready(_) => {}
+                    }
+                }
+            }
+            self.take_told()?;
+        }
+    }
+
+    /// Takes the acknowledgements that have come.
+    fn take_told(&mut self) -> Result<(), AckError> {
+        while let Some(first) = self.on_their_way.pop_front_if(|first| first.ticket.is_done()) {
+            self.wait_for(first)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, message: OnItsWay) -> Result<(), AckError> {
+        let OnItsWay { due, begun, ticket } = message;
+        match ticket.wait() {
+            Ok(appended) => self.told(due, begun, appended.end(), now()),
+            Err(AckError::FlushTimedOut) => self.produced.timeouts += 1,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, due: Option<Nanos>, begun: Nanos, end: LogOffset, told: Nanos) {
+        if self.load.is_in(MEASURE) {
+            self.produced.record(due, begun, told);
+        }
+        self.count(end, told);
+    }
+
+    fn count(&mut self, end: LogOffset, acked: Nanos) {
+        self.acked += 1;
+        let shown = &self.load.progress[self.index];
+        shown.acked.store(store_core::length_u64(self.acked), Ordering::Relaxed);
+        self.produced.sample(self.acked, Sampled { end, acked, stands_for: 1 });
+    }
+
+    fn show_worst(&self, took: Nanos) {
+        let worst = &self.load.progress[self.index].worst_ns;
+        if worst.load(Ordering::Relaxed) < took.get() {
+            worst.store(took.get(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Ends a thread's `park_timeout`.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 impl Produced {
-    fn new() -> Self {
+    fn new(is_open: bool) -> Self {
+        let open = || OpenLoop { due_to_ack: times(), lag: times(), due: 0 };
         Self {
             append_to_ack: times(),
+            append: times(),
+            open: is_open.then(open),
             between_ns: 0,
             outside_ns: 0,
-
             sampled: Vec::with_capacity(MAX_SAMPLES),
             timeouts: 0,
             failed: None,
@@ -202,6 +424,14 @@ impl Produced {
     fn stopped_by(mut self, error: &dyn std::error::Error) -> Self {
         self.failed = Some(error.to_string());
         self
+    }
+
+    fn record(&mut self, due: Option<Nanos>, begun: Nanos, told: Nanos) {
+        self.append_to_ack.saturating_record(told.since(begun).get());
+        if let (Some(open), Some(due)) = (&mut self.open, due) {
+            open.due_to_ack.saturating_record(told.since(due).get());
+            open.lag.saturating_record(begun.since(due).get());
+        }
     }
 
     /// Keeps every `stride`-th record; when there are too many, every second of those is dropped
@@ -229,37 +459,9 @@ const MEASURE: u32 = 1;
 const STOP: u32 = 2;
 /// Queues that producers share, as a topic of a broker has.
 const QUEUES: usize = 8;
-/// Larger than what a compressor looks back.
-const BLOCK_BYTES: usize = 8 << 20;
 const MAX_SAMPLES: usize = 8192;
+/// A producer that waits for what is due looks so often whether the load was stopped.
+const LOOK_UP: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_stays_bounded_and_stands_for_everything() {
-        let mut produced = Produced::new();
-        for count in 1..=100_000 {
-            let end = LogOffset::new(store_core::length_u64(count));
-            produced.sample(count, Sampled { end, acked: Nanos::new(0), stands_for: 1 });
-        }
-        assert!(produced.sampled.len() <= MAX_SAMPLES);
-        let total: u64 = produced.sampled.iter().map(|kept| kept.stands_for).sum();
-        assert!((99_000..=101_000).contains(&total), "{total}");
-        let ends: Vec<u64> = produced.sampled.iter().map(|kept| kept.end.get()).collect();
-        let stride = produced.sampled[0].stands_for;
-        assert!(ends.iter().all(|end| end.is_multiple_of(stride)), "every {stride}th");
-    }
-
-    #[test]
-    fn bodies_differ_and_have_their_length() {
-        for len in [0, 1, 1024, 3000] {
-            let bodies = Bodies::new(1, len);
-            assert_eq!(bodies.get(12345).len(), len);
-        }
-        let bodies = Bodies::new(1, 1024);
-        assert_ne!(bodies.get(0), bodies.get(1));
-        assert_eq!(bodies.get(0), Bodies::new(1, 1024).get(0));
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use crate::cell::Measured;
 use crate::chart;
 use crate::report;
 use crate::results::{Cell, Environment, Manifest};
+use crate::series;
 
 /// The directory of a run, whatever it measures.
 #[derive(Debug)]
@@ -152,6 +153,7 @@ impl Output {
     pub fn create(results: &Path, run: &str) -> Result<Self> {
         let directory = RunDirectory::create(results, run, "--results")?;
         fs::create_dir(directory.path.join("hist"))?;
+        fs::create_dir(directory.path.join("series"))?;
         let cells = directory.lines("cells.jsonl")?;
         Ok(Self { directory, cells })
     }
@@ -194,6 +196,10 @@ impl Output {
         for (name, histogram) in &measured.histograms {
             let file = format!("{}.{}.{name}.hlog", cell.cell.replace('/', "-"), cell.block);
             self.write_histogram(&file, cell, histogram)?;
+        }
+        if !measured.series.is_empty() {
+            let file = format!("series/{}.{}.csv", cell.cell.replace('/', "-"), cell.block);
+            self.write_text(&file, &series::csv(&measured.series))?;
         }
         self.cells.append(cell)
     }

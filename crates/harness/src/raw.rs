@@ -16,7 +16,7 @@ use crate::load::Bodies;
 use crate::profile::Workload;
 use crate::results::{
     AckPromise, CELL_SCHEMA, Cell, Counts, Dirty, EndedBy, ExposureByModel, Interval, Io, Kind,
-    Little, Quantiles, Status,
+    Little, Machine, Quantiles, Status,
 };
 use crate::validity;
 
@@ -121,6 +121,8 @@ impl Raw {
             ack_at: AckPromise::Flushed,
             workload: workload.name.clone(),
             producers: 1,
+            window: 1,
+            reader: false,
             message_bytes: workload.message_bytes.mean(),
             record_bytes,
             emulated: setting.emulated,
@@ -130,6 +132,9 @@ impl Raw {
             acked_per_s: per_s,
             bytes_per_s: per_s * float(workload.message_bytes.mean()),
             append_to_ack_ns: quantiles(&self.operations),
+            append_ns: None,
+            open_loop: None,
+            put_message_distribute_time: Vec::new(),
             flush_ns: quantiles(&self.syncs),
             messages_per_flush: Quantiles { count, ..one },
             bytes_per_flush: Quantiles { count, ..quantiles_of([record_bytes]) },
@@ -145,6 +150,9 @@ impl Raw {
                     .map(|written| float(written) / (float(count) * float(record_bytes))),
             },
             dirty: Dirty::default(),
+            throttled_pct: None,
+            stalls: Vec::new(),
+            machine: Machine::default(),
             little: Little::default(),
             validity: Vec::new(),
             status: Status::Valid,
@@ -153,11 +161,12 @@ impl Raw {
             saturated: is_saturated(&self.operations),
             acked_early: 0,
             volatile_cache: setting.volatile_cache,
+            gates: setting.gates,
         };
         validity::judge(&mut cell, setting.environment_checks, &seen);
         let histograms =
             vec![("append_to_ack", self.operations.clone()), ("flush", self.syncs.clone())];
-        Measured { cell, histograms }
+        Measured { cell, histograms, series: Vec::new() }
     }
 }
 

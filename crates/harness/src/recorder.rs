@@ -32,6 +32,11 @@ impl Recorder {
         lock(&self.flushes).iter().rev().take_while(|event| event.ended > time).count()
     }
 
+    /// How many there were.
+    pub fn flush_count(&self) -> u64 {
+        store_core::length_u64(lock(&self.flushes).len())
+    }
+
     /// The flushes so far, in order.
     pub fn flushes(&self) -> Vec<FlushEvent> {
         lock(&self.flushes).clone()

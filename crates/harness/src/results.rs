@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Cell`].
-pub const CELL_SCHEMA: &str = "flushmark.cell/1.0";
+pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
 /// The schema of [`Manifest`].
 pub const MANIFEST_SCHEMA: &str = "flushmark.manifest/1.0";
 /// The schema of [`Environment`].
@@ -39,11 +39,17 @@ pub struct Cell {
     pub ack_at: AckPromise,
     /// The workload's name.
     pub workload: String,
-    /// Producer threads, each waiting for its acknowledgement before it sends again.
+    /// Producer threads.
     pub producers: u32,
-    /// Bytes of a message's body.
+    /// Messages of one producer that may be without acknowledgement at a time; 1 before schema 1.1.
+    #[serde(default = "one")]
+    pub window: u32,
+    /// Whether a reader of old bytes disturbed.
+    #[serde(default)]
+    pub reader: bool,
+    /// Bytes of a message's body, of mixed sizes the mean.
     pub message_bytes: u64,
-    /// Bytes of a record in the log.
+    /// Bytes of a record in the log, of mixed sizes the mean.
     pub record_bytes: u64,
     /// Whether the disk was emulated.
     pub emulated: bool,
@@ -57,8 +63,20 @@ pub struct Cell {
     pub acked_per_s: f64,
     /// Acknowledged body bytes per second.
     pub bytes_per_s: f64,
-    /// From the call of append to its acknowledgement; service time, because the loop is closed.
+    /// From the call of append to its acknowledgement: service time.
     pub append_to_ack_ns: Quantiles,
+    /// The call of append alone, where it does not wait for its acknowledgement; `null` where it
+    /// does, and before schema 1.1.
+    #[serde(default)]
+    pub append_ns: Option<Quantiles>,
+    /// Where messages come whatever becomes of those before; `null` for a closed loop, in which
+    /// each producer waits.
+    #[serde(default)]
+    pub open_loop: Option<OpenLoop>,
+    /// Acknowledgements by RocketMQ's thirteen buckets of time (`putMessageDistributeTime`): to 0,
+    /// 10, 50, 100, 200, 500 ms, 1, 2, 3, 4, 5, 10 s, and beyond; empty before schema 1.1.
+    #[serde(default)]
+    pub put_message_distribute_time: Vec<u64>,
     /// From the start of a sync to its return.
     pub flush_ns: Quantiles,
     /// Messages that one sync made durable.
@@ -77,12 +95,86 @@ pub struct Cell {
     pub io: Io,
     /// The kernel's dirty pages.
     pub dirty: Dirty,
+    /// How much of the time the kernel made writers wait, dirty pages being above the middle of
+    /// its two limits, in percent.
+    #[serde(default)]
+    pub throttled_pct: Option<f64>,
+    /// Appends that took 50 ms or more, the worst of each tenth of a second; a hundred at most.
+    #[serde(default)]
+    pub stalls: Vec<Stall>,
+    /// Processors, faults, pressure, other people's writes.
+    #[serde(default)]
+    pub machine: Machine,
     /// The two Little's-law checks.
     pub little: Little,
     /// Each check that was made, passed or not.
     pub validity: Vec<Check>,
     /// What the checks come to.
     pub status: Status,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Messages that come when they are due.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct OpenLoop {
+    /// Messages a second that were asked for, bursts included.
+    pub offered_per_s: f64,
+    /// How they were spread.
+    pub arrival: Arrival,
+    /// Messages that were due in the measured time.
+    pub due: u64,
+    /// From when a message was due to its acknowledgement: what holds up one makes others late,
+    /// and is counted for them too.
+    pub due_to_ack_ns: Quantiles,
+    /// From when a message was due to its append.
+    pub lag_ns: Quantiles,
+}
+
+/// How the messages of an open loop are spread over time.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrival {
+    /// Each as long after the one before.
+    Constant,
+    /// Independent of each other.
+    Poisson,
+}
+
+/// An append that took long.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Stall {
+    /// When it had ended, to a tenth of a second, since measuring began.
+    pub at_ns: u64,
+    /// How long it took.
+    pub took_ns: u64,
+    /// The machine's dirty pages then.
+    pub dirty_bytes: Option<u64>,
+    /// Whether the kernel made writers wait then.
+    pub throttled: Option<bool>,
+}
+
+/// What the machine did in the measured time; `null` where nothing tells.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Machine {
+    /// Processor time of this process in user mode.
+    pub user_ns: Option<u64>,
+    /// In the kernel.
+    pub system_ns: Option<u64>,
+    /// Of all processors' time, what the hypervisor gave to others.
+    pub steal_pct: Option<f64>,
+    /// Of all processors' time, idle while a disk was waited for.
+    pub iowait_pct: Option<f64>,
+    /// Page faults of this process without a disk,
+    pub minor_faults: Option<u64>,
+    /// and with one.
+    pub major_faults: Option<u64>,
+    /// How much of the time some task waited for a disk (`/proc/pressure/io`).
+    pub io_pressure_pct: Option<f64>,
+    /// Bytes that the device was given beyond those of this process, about.
+    pub foreign_write_bytes: Option<u64>,
 }
 
 /// What is measured in a cell.
@@ -232,6 +324,13 @@ pub struct Dirty {
     /// Whether the background limit was reached; if not, an unsynced rate is page-cache absorbed.
     /// `null` also where the log's bytes go past the page cache, which then absorbs nothing.
     pub reached_background: Option<bool>,
+    /// Whether the middle of the two limits was passed, above which writers are made to wait a
+    /// little; `null` before schema 1.1.
+    #[serde(default)]
+    pub reached_free_run: Option<bool>,
+    /// Whether the limit was reached; `null` before schema 1.1.
+    #[serde(default)]
+    pub reached_limit: Option<bool>,
 }
 
 /// Two identities that hold if counting and timing agree.
@@ -277,6 +376,9 @@ pub enum Level {
 pub enum Status {
     /// Not to be used.
     Invalid,
+    /// Less was acknowledged than was due: its latencies grow with the time measured, and are none
+    /// of the strategy's.
+    Overload,
     /// All well.
     Valid,
     /// To be read with its warnings.

@@ -4,7 +4,7 @@ use crate::clock::float;
 use crate::results::{
     AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, DiskInfo, ENV_SCHEMA, EndedBy,
     Environment, Exposure, ExposureByModel, Interval, Io, Kind, Level, Little, MANIFEST_SCHEMA,
-    Manifest, Outcome, Quantiles, Spread, Status,
+    Machine, Manifest, Outcome, Quantiles, Spread, Status,
 };
 
 /// What one kind does in the example; rates and times for one producer.
@@ -53,6 +53,8 @@ fn plain(kind: Kind, producers: u32, block: u32) -> Cell {
         ack_at: behaviour.ack_at,
         workload: "closed-1k".to_owned(),
         producers,
+        window: 1,
+        reader: false,
         message_bytes: 1024,
         record_bytes: 1152,
         emulated: false,
@@ -62,6 +64,9 @@ fn plain(kind: Kind, producers: u32, block: u32) -> Cell {
         acked_per_s,
         bytes_per_s: acked_per_s * 1024.0,
         append_to_ack_ns: quantiles(50_000, ack_ns),
+        append_ns: None,
+        open_loop: None,
+        put_message_distribute_time: Vec::new(),
         flush_ns: quantiles(flushes, behaviour.flush_ns),
         messages_per_flush: quantiles(flushes, per_flush),
         bytes_per_flush: Quantiles::default(),
@@ -74,6 +79,9 @@ fn plain(kind: Kind, producers: u32, block: u32) -> Cell {
         interval: Interval::default(),
         io: Io { write_amplification: Some(1.07), ..Io::default() },
         dirty: Dirty { reached_background: Some(false), ..Dirty::default() },
+        throttled_pct: None,
+        stalls: Vec::new(),
+        machine: Machine::default(),
         little: Little::default(),
         validity: vec![
             check("clock", Level::Pass, "tsc", "a monotonic clock that counts"),

@@ -302,6 +302,7 @@ impl Running<'_> {
             hard_bytes: limits.hard,
             segment_bytes: sweep.segment_bytes,
             seed: sweep.seed,
+            gates: sweep.gates,
             environment_checks: checks,
             interrupted: self.interrupted,
         };

@@ -261,6 +261,7 @@ pub fn kind_name(kind: Kind) -> &'static str {
 pub fn status_name(status: Status) -> &'static str {
     match status {
         Status::Invalid => "invalid",
+        Status::Overload => "overload",
         Status::Valid => "valid",
         Status::Warn => "warn",
     }
@@ -419,6 +420,8 @@ fn worst(cells: &[&Cell]) -> Status {
     let any = |status| cells.iter().any(|cell| cell.status == status);
     if any(Status::Invalid) {
         Status::Invalid
+    } else if any(Status::Overload) {
+        Status::Overload
     } else if any(Status::Warn) {
         Status::Warn
     } else {

@@ -1,6 +1,7 @@
 //! Whether a cell's figures may be used, and what must be said beside them.
 
 use crate::clock::float;
+use crate::profile::Gates;
 use crate::results::{AckPromise, Cell, Check, Counts, EndedBy, Kind, Level, Status};
 
 /// What the checks need beside the record.
@@ -12,6 +13,8 @@ pub struct Seen {
     pub acked_early: u64,
     /// Whether the device may have a volatile write cache; it has none if it reports write through.
     pub volatile_cache: bool,
+    /// From when on a disturbance counts.
+    pub gates: Gates,
 }
 
 /// Fills in the cell's checks, those of the environment included, and its status.
@@ -28,10 +31,17 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.extend(flushes_reach_device(cell, seen.volatile_cache));
     checks.extend(syncs_seen(cell));
     checks.extend(commits_seen(cell));
+    checks.extend(keeps_up(cell));
+    checks.extend(generator(cell));
+    checks.extend(steal(cell, seen.gates));
+    checks.extend(dirty_limit(cell));
     checks.push(ended(cell));
+    let is_overloaded =
+        checks.iter().any(|check| check.code == OVERLOAD && check.level != Level::Pass);
     let worst = checks.iter().map(|check| check.level).max().unwrap_or(Level::Pass);
     cell.status = match worst {
         Level::Invalid => Status::Invalid,
+        _ if is_overloaded => Status::Overload,
         Level::Warn => Status::Warn,
         Level::Pass | Level::Label => Status::Valid,
     };
@@ -156,6 +166,47 @@ fn commits_seen(cell: &Cell) -> Option<Check> {
     Some(check("commits_seen", level, commits.to_string(), rule))
 }
 
+/// What is due must be acknowledged, save what is on its way; else what waits grows and grows.
+fn keeps_up(cell: &Cell) -> Option<Check> {
+    let open = cell.open_loop?;
+    let on_their_way = u64::from(cell.producers) * u64::from(cell.window);
+    let done = float(cell.counts.acked + on_their_way);
+    let level = worse_if(done < 0.99 * float(open.due), Level::Warn);
+    let value = format!("{} of {} due", cell.counts.acked, open.due);
+    Some(check(OVERLOAD, level, value, "99 % of what was due was acknowledged"))
+}
+
+/// With several messages on their way a producer waits for nobody: if it is late, it is too slow.
+fn generator(cell: &Cell) -> Option<Check> {
+    let open = cell.open_loop.filter(|_| cell.window > 1)?;
+    let lag = open.lag_ns.p99;
+    let level = worse_if(lag > MOST_LAG_NS, Level::Warn);
+    let value = crate::format::duration(float(lag));
+    Some(check(
+        "load_generator",
+        level,
+        value,
+        "99 of 100 messages are sent within 1 ms of being due",
+    ))
+}
+
+fn steal(cell: &Cell, gates: Gates) -> Option<Check> {
+    let stolen = cell.machine.steal_pct?;
+    let most = gates.steal_max_pct;
+    let level = worse_if(stolen > f64::from(most), Level::Warn);
+    let rule = format!("the hypervisor gave at most {most} % of the processors' time to others");
+    Some(check("steal", level, format!("{stolen:.1} %"), &rule))
+}
+
+/// Not wrong, but what was measured then is the kernel's dirty limit.
+fn dirty_limit(cell: &Cell) -> Option<Check> {
+    let reached = cell.dirty.reached_limit.filter(|_| cell.ack_at != AckPromise::Flushed)?;
+    let level = worse_if(reached, Level::Label);
+    let throttled = cell.throttled_pct.unwrap_or(0.0);
+    let value = format!("limit reached: {reached}, writers held up {throttled:.0} % of the time");
+    Some(check("dirty_limit", level, value, "the kernel's dirty limit held nobody up"))
+}
+
 fn ended(cell: &Cell) -> Check {
     let early = cell.ended_by == EndedBy::Bytes && cell.kind != Kind::Raw;
     let level = worse_if(early, Level::Label);
@@ -168,10 +219,14 @@ fn ended(cell: &Cell) -> Check {
     )
 }
 
+/// The code of the check that makes a cell an overload.
+const OVERLOAD: &str = "overload";
+const MOST_LAG_NS: u64 = 1_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Quantiles;
+    use crate::results::{Arrival, OpenLoop, Quantiles};
     use crate::results_fixture::cell;
 
     /// A cell that nothing is wrong with, changed by `change`; `code` then has `level`.
@@ -229,6 +284,61 @@ mod tests {
         check_level("flush_requests", Level::Warn, volatile, |cell| {
             cell.counts.flushes = 100;
             cell.io.flush_requests = Some(49);
+        });
+    }
+
+    fn open_loop(due: u64, lag_ns: u64) -> OpenLoop {
+        OpenLoop {
+            offered_per_s: 1000.0,
+            arrival: Arrival::Poisson,
+            due,
+            due_to_ack_ns: Quantiles::default(),
+            lag_ns: Quantiles { count: due, p99: lag_ns, ..Quantiles::default() },
+        }
+    }
+
+    #[test]
+    fn less_acknowledged_than_due_is_an_overload() {
+        let status = |due: u64, change: fn(&mut Cell)| {
+            let mut judged = cell(Kind::GroupCommit, 8, 0, |_| {});
+            (judged.counts.acked, judged.counts.appended) = (10_000, 10_000);
+            judged.open_loop = Some(open_loop(due, 0));
+            change(&mut judged);
+            judge(&mut judged, &[], &Seen::default());
+            judged.status
+        };
+        assert_eq!(status(10_000, |_| {}), Status::Valid);
+        assert_eq!(
+            status(10_109, |_| {}),
+            Status::Valid,
+            "within a hundredth, with 8 on their way"
+        );
+        assert_eq!(status(10_110, |_| {}), Status::Overload);
+        assert_eq!(status(10_110, |cell| cell.window = 64), Status::Valid);
+        assert_eq!(status(20_000, |cell| cell.counts.appended = 0), Status::Invalid);
+    }
+
+    #[test]
+    fn who_is_late_though_it_waits_for_nobody_is_too_slow_itself() {
+        let level = |window, lag_ns| {
+            let mut judged = cell(Kind::GroupCommit, 8, 0, |_| {});
+            (judged.window, judged.open_loop) = (window, Some(open_loop(1, lag_ns)));
+            judge(&mut judged, &[], &Seen::default());
+            let found = judged.validity.iter().find(|check| check.code == "load_generator");
+            found.map(|check| check.level)
+        };
+        assert_eq!(level(64, 1_000_000), Some(Level::Pass));
+        assert_eq!(level(64, 1_000_001), Some(Level::Warn));
+        assert_eq!(level(1, 1_000_001), None, "it waits for its acknowledgement");
+    }
+
+    #[test]
+    fn time_given_to_others_and_the_dirty_limit_are_told() {
+        let seen = Seen::default();
+        check_level("steal", Level::Pass, seen, |cell| cell.machine.steal_pct = Some(2.0));
+        check_level("steal", Level::Warn, seen, |cell| cell.machine.steal_pct = Some(2.1));
+        check_level("dirty_limit", Level::Label, seen, |cell| {
+            cell.dirty.reached_limit = Some(true);
         });
     }
 

@@ -257,9 +257,7 @@ pub(super) fn watched<T>(work: impl FnOnce() -> T) -> (T, Option<Dirty>) {
             let mut dirty = vmstat::sample()?;
             while !is_over.load(Ordering::Acquire) {
                 thread::park_timeout(SAMPLE_EACH);
-                let found = vmstat::sample()?;
-                dirty.max_bytes = dirty.max_bytes.max(found.max_bytes);
-                dirty.reached_background = dirty.reached_background.max(found.reached_background);
+                dirty.join(&vmstat::sample()?);
             }
             Some(dirty)
         });

@@ -268,6 +268,15 @@ pub enum Arrival {
     Poisson,
 }
 
+impl From<Arrival> for crate::results::Arrival {
+    fn from(arrival: Arrival) -> Self {
+        match arrival {
+            Arrival::Constant => Self::Constant,
+            Arrival::Poisson => Self::Poisson,
+        }
+    }
+}
+
 /// Messages at once, over and over, on top of a rate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Burst {

@@ -351,6 +351,7 @@ fn promise(ack_at: AckPromise) -> &'static str {
 fn status_class(status: Status) -> &'static str {
     match status {
         Status::Invalid => "invalid",
+        Status::Overload => "overload",
         Status::Valid => "valid",
         Status::Warn => "warn",
     }

@@ -1,0 +1,557 @@
+//! What a cell's figures are computed from, and how.
+
+use hdrhistogram::Histogram;
+use store_core::Nanos;
+use store_os::{CommitEvent, FlushEvent};
+
+use super::watch::Window;
+use super::{Measured, Place, Setting};
+use crate::clock::{float, nanos};
+use crate::distribution::{quantiles, quantiles_of, record_size, sizes, times};
+use crate::exposure::{AckSample, Between, DurableStep, exposure};
+use crate::load::{self, Offered, Produced, Sampled};
+use crate::profile::{Pace, Settings, Strategy, Workload};
+use crate::results::{
+    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io, Little,
+    OpenLoop, Status,
+};
+use crate::{series, strategy, validity};
+
+pub(super) struct Events {
+    pub(super) commits: Vec<CommitEvent>,
+    pub(super) flushes: Vec<FlushEvent>,
+}
+
+/// Everything that a cell's figures are computed from.
+pub(super) struct Evidence {
+    /// What is to be said of the settings.
+    pub(super) said: Option<Check>,
+    pub(super) window: Window,
+    pub(super) produced: Vec<Produced>,
+    pub(super) events: Events,
+    pub(super) record_bytes: u64,
+}
+
+/// Times of all producers and syncs.
+struct Latencies {
+    append_to_ack: Histogram<u64>,
+    append: Histogram<u64>,
+    flush: Histogram<u64>,
+}
+
+impl Evidence {
+    pub(super) fn cell(
+        &self,
+        setting: &Setting<'_>,
+        place: &Place,
+        strategy: &Strategy,
+        workload: &Workload,
+        started_at_ms: u64,
+    ) -> Measured {
+        let mut flush = times();
+        for (_, event) in self.flushes_within() {
+            flush.saturating_record(event.ended.since(event.started).get());
+        }
+        let took = Latencies {
+            append_to_ack: self.merged(|produced| Some(&produced.append_to_ack)),
+            append: self.merged(|produced| Some(&produced.append)),
+            flush,
+        };
+        let mut cell = self.record(setting, place, strategy, workload, &took);
+        cell.started_at_ms = started_at_ms;
+        let Latencies { append_to_ack, append, flush } = took;
+        let saturated = [&append_to_ack, &flush].into_iter().any(crate::distribution::is_saturated);
+        let seen = validity::Seen {
+            saturated,
+            acked_early: self.acked_early(),
+            volatile_cache: setting.volatile_cache,
+            gates: setting.gates,
+        };
+        let checks: Vec<Check> =
+            setting.environment_checks.iter().chain(&self.said).cloned().collect();
+        validity::judge(&mut cell, &checks, &seen);
+        let mut histograms = vec![("append_to_ack", append_to_ack), ("flush", flush)];
+        if cell.append_ns.is_some() {
+            histograms.push(("append", append));
+        }
+        if cell.open_loop.is_some() {
+            histograms.push(("due_to_ack", self.merged_open(|open| &open.due_to_ack)));
+            histograms.push(("lag", self.merged_open(|open| &open.lag)));
+        }
+        Measured { cell, histograms, series: self.window.series.clone() }
+    }
+
+    /// The record, but for what is judged of it.
+    fn record(
+        &self,
+        setting: &Setting<'_>,
+        place: &Place,
+        strategy: &Strategy,
+        workload: &Workload,
+        took: &Latencies,
+    ) -> Cell {
+        let Latencies { append_to_ack, append, flush } = took;
+        let window = &self.window;
+        let seconds = float(window.end.since(window.start).get()) / 1e9;
+        let flushes = self.flushes_within();
+        let acked_per_s = float(window.acked) / seconds;
+        let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
+        let exposure = self.exposure(&strategy.settings);
+        Cell {
+            schema: CELL_SCHEMA.to_owned(),
+            run: setting.run.to_owned(),
+            cell: format!("{}/{}/{}", strategy.name, workload.name, place.producers),
+            block: place.block,
+            position: place.position,
+            started_at_ms: 0,
+            disk: "host".to_owned(),
+            sysctl: "as-found".to_owned(),
+            strategy: strategy.name.clone(),
+            kind: strategy.settings.kind(),
+            ack_at: strategy::promise(&strategy.settings),
+            workload: workload.name.clone(),
+            producers: place.producers,
+            window: workload.window,
+            reader: workload.reader,
+            message_bytes: workload.message_bytes.mean(),
+            record_bytes: self.record_bytes,
+            emulated: setting.emulated,
+            measured_ns: window.end.since(window.start).get(),
+            ended_by: window.ended_by,
+            counts: Counts {
+                appended: window.appended,
+                acked: window.acked,
+                flushes: syncs,
+                commits: self.commits_within(),
+                errors: 0,
+                timeouts: self.produced.iter().map(|produced| produced.timeouts).sum(),
+            },
+            acked_per_s,
+            bytes_per_s: acked_per_s * float(workload.message_bytes.mean()),
+            append_to_ack_ns: quantiles(append_to_ack),
+            append_ns: (!append.is_empty()).then(|| quantiles(append)),
+            open_loop: self.open_loop(workload),
+            put_message_distribute_time: distribute(append_to_ack),
+            flush_ns: quantiles(flush),
+            messages_per_flush: quantiles_of(flushes.iter().map(|(records, _)| *records)),
+            bytes_per_flush: quantiles_of(
+                flushes.iter().map(|(_, event)| event.upto.since(event.from)),
+            ),
+            fsync_per_ack: if window.acked == 0 { 0.0 } else { float(syncs) / float(window.acked) },
+            exposure,
+            ack_to_durable_ns: self.ack_to_durable(),
+            interval: self.interval(&strategy.settings),
+            io: self.io(),
+            dirty: self.dirty(&strategy.settings),
+            throttled_pct: series::throttled_pct(&window.series),
+            stalls: series::stalls(&window.series),
+            machine: window.machine,
+            little: self.little(workload, place.producers, append_to_ack, &exposure),
+            validity: Vec::new(),
+            status: Status::Valid,
+        }
+    }
+
+    /// A latency of all producers.
+    fn merged(&self, of: impl Fn(&Produced) -> Option<&Histogram<u64>>) -> Histogram<u64> {
+        let mut merged = times();
+        for histogram in self.produced.iter().filter_map(of) {
+            merged.add(histogram).expect("both have the same bounds");
+        }
+        merged
+    }
+
+    fn merged_open(&self, of: impl Fn(&load::OpenLoop) -> &Histogram<u64>) -> Histogram<u64> {
+        self.merged(|produced| produced.open.as_ref().map(&of))
+    }
+
+    fn open_loop(&self, workload: &Workload) -> Option<OpenLoop> {
+        let Pace::Rate { per_s, arrival, burst } = workload.pace else { return None };
+        Some(OpenLoop {
+            offered_per_s: Offered { per_s, arrival, burst }.total_per_s(),
+            arrival: arrival.into(),
+            due: self.produced.iter().filter_map(|one| one.open.as_ref()).map(|one| one.due).sum(),
+            due_to_ack_ns: quantiles(&self.merged_open(|open| &open.due_to_ack)),
+            lag_ns: quantiles(&self.merged_open(|open| &open.lag)),
+        })
+    }
+
+    /// The syncs that ended within the window, each with the records it made durable.
+    fn flushes_within(&self) -> Vec<(u64, FlushEvent)> {
+        let mut before = 0;
+        self.events
+            .flushes
+            .iter()
+            .map(|event| (event.records - std::mem::replace(&mut before, event.records), *event))
+            .filter(|(_, event)| self.is_within(event.ended))
+            .collect()
+    }
+
+    fn commits_within(&self) -> u64 {
+        let commits = self.events.commits.iter().filter(|event| self.is_within(event.ended));
+        store_core::length_u64(commits.count())
+    }
+
+    fn is_within(&self, at: Nanos) -> bool {
+        self.window.start < at && at <= self.window.end
+    }
+
+    fn exposure(&self, settings: &Settings) -> ExposureByModel {
+        let Window { start, end, samples, .. } = &self.window;
+        // Where an acknowledgement waits for the mark in question, it comes after the step.
+        let promise = strategy::promise(settings);
+        let [for_power, for_process] = [AckPromise::Flushed, AckPromise::Committed].map(|mark| {
+            let waits = promise == AckPromise::Flushed || promise == mark;
+            if waits { Between::Step } else { Between::Line }
+        });
+        let dated = |between| -> Vec<AckSample> {
+            samples.iter().map(|sample| sample.dated(between)).collect()
+        };
+        let flushed: Vec<_> = self
+            .events
+            .flushes
+            .iter()
+            .map(|event| DurableStep { at: event.ended, durable: event.records })
+            .collect();
+        let power =
+            exposure(for_power, &dated(for_power), &flushed, *start, *end, self.record_bytes);
+        // Mapped bytes are in the page cache before the append returns.
+        let process = if strategy::is_staged(settings) {
+            let committed: Vec<_> = self
+                .events
+                .commits
+                .iter()
+                .map(|event| DurableStep { at: event.ended, durable: event.records })
+                .collect();
+            exposure(for_process, &dated(for_process), &committed, *start, *end, self.record_bytes)
+        } else {
+            crate::results::Exposure::default()
+        };
+        ExposureByModel { process, power }
+    }
+
+    /// When a sampled record became durable.
+    fn durable_at(&self, sampled: &Sampled) -> Option<Nanos> {
+        let flushes = &self.events.flushes;
+        let index = flushes.partition_point(|event| event.upto < sampled.end);
+        flushes.get(index).map(|event| event.ended)
+    }
+
+    /// Sampled records whose producer was told before the sync that covers them had returned.
+    fn acked_early(&self) -> u64 {
+        let sampled = self.produced.iter().flat_map(|produced| &produced.sampled);
+        let early = sampled.filter(|sampled| {
+            self.durable_at(sampled).is_none_or(|durable| sampled.acked < durable)
+        });
+        store_core::length_u64(early.count())
+    }
+
+    fn ack_to_durable(&self) -> crate::results::Quantiles {
+        let mut waits = sizes();
+        let known =
+            self.produced.iter().flat_map(|produced| &produced.sampled).filter_map(|sampled| {
+                let durable = self.durable_at(sampled)?;
+                let counts = self.window.start <= sampled.acked && durable <= self.window.end;
+                counts.then(|| (durable.since(sampled.acked).get(), sampled.stands_for))
+            });
+        for (wait, count) in known {
+            record_size(&mut waits, wait, count);
+        }
+        quantiles(&waits)
+    }
+
+    fn interval(&self, settings: &Settings) -> Interval {
+        let flushes = self.flushes_within();
+        let starts: Vec<Nanos> = flushes.iter().map(|(_, event)| event.started).collect();
+        let achieved = quantiles_of(starts.windows(2).map(|pair| pair[1].since(pair[0]).get()));
+        let known = achieved.count > 0;
+        Interval {
+            configured_ns: strategy::interval(settings).map(|interval| nanos(interval).get()),
+            achieved_p50_ns: known.then_some(achieved.p50),
+            achieved_p99_ns: known.then_some(achieved.p99),
+        }
+    }
+
+    fn dirty(&self, settings: &Settings) -> Dirty {
+        let dirty = self.window.dirty;
+        let absorbs = !strategy::is_direct(settings);
+        Dirty { reached_background: dirty.reached_background.filter(|_| absorbs), ..dirty }
+    }
+
+    fn io(&self) -> Io {
+        let device = self.window.device.as_ref();
+        let written = device.map(|device| device.write_bytes);
+        Io {
+            device_write_bytes: written,
+            flush_requests: device.and_then(|device| device.flush_requests),
+            write_amplification: written
+                .filter(|_| self.window.log_bytes > 0)
+                .map(|written| float(written) / float(self.window.log_bytes)),
+        }
+    }
+
+    /// Two identities between figures that were taken independently of each other.
+    fn little(
+        &self,
+        workload: &Workload,
+        producers: u32,
+        append_to_ack: &Histogram<u64>,
+        exposure: &ExposureByModel,
+    ) -> Little {
+        let length = float(self.window.end.since(self.window.start).get());
+        let is_closed = workload.pace == Pace::Closed && workload.window == 1;
+        // Closed loop: each message takes its latency and the time until the next one, as producers
+        // timed it; the rate is that of the watcher's counts.
+        let waiting = append_to_ack.mean() * float(append_to_ack.len());
+        let apart: f64 = self
+            .produced
+            .iter()
+            .map(|produced| float(produced.between_ns) - float(produced.outside_ns))
+            .sum();
+        let per_message = (waiting + apart) / float(append_to_ack.len().max(1));
+        let busy = float(self.window.acked) / length * per_message;
+        let closed = 100.0 * (busy - f64::from(producers)) / f64::from(producers);
+        // Exposure: the mean number at risk is the sum, over messages, of the time each was.
+        let at_risk: f64 = self
+            .produced
+            .iter()
+            .flat_map(|produced| &produced.sampled)
+            .map(|sampled| {
+                let until =
+                    self.durable_at(sampled).unwrap_or(self.window.end).min(self.window.end);
+                let from = sampled.acked.max(self.window.start);
+                float(until.since(from).get()) * float(sampled.stands_for)
+            })
+            .sum::<f64>()
+            / length;
+        let mean = exposure.power.messages.mean;
+        let larger = mean.max(at_risk);
+        Little {
+            // Others wait for what is due, or have several on their way.
+            closed_error_pct: (is_closed && !append_to_ack.is_empty()).then_some(closed),
+            exposure_error_pct: (larger >= 1.0).then(|| 100.0 * (at_risk - mean) / larger),
+        }
+    }
+}
+
+/// Counts by RocketMQ's buckets of time (`StoreStatsService.initPutMessageDistributeTime`).
+fn distribute(append_to_ack: &Histogram<u64>) -> Vec<u64> {
+    let mut above = 0;
+    let bounds_ms = [0_u64, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000];
+    // RocketMQ counts whole milliseconds: what took less than one took none.
+    let to = |ms: u64| (ms + 1) * 1_000_000 - 1;
+    let mut counts: Vec<u64> = bounds_ms
+        .iter()
+        .map(|ms| append_to_ack.count_between(std::mem::replace(&mut above, to(*ms) + 1), to(*ms)))
+        .collect();
+    counts.push(append_to_ack.len() - counts.iter().sum::<u64>());
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use store_core::LogOffset;
+
+    use super::super::watch::Sample;
+    use super::*;
+    use crate::disk::DiskCounters;
+    use crate::profile::{Gates, Io as ProfileIo, MessageBytes, Prealloc};
+    use crate::results::{EndedBy, Level, Machine, Quantiles};
+
+    const MS: u64 = 1_000_000;
+    const RECORD: u64 = 100;
+
+    fn at(ms: u64) -> Nanos {
+        Nanos::new(ms * MS)
+    }
+
+    /// Ten records each millisecond; a sync begins each 10 ms, takes 2 ms and covers what was there
+    /// when it began. The window is 100 to 200 ms. Acknowledgements come after `delay_ms`.
+    fn evidence(delay_ms: u64) -> Evidence {
+        let count = |ms: u64| ms * 10;
+        let flushes = (1..=30).map(|n| FlushEvent {
+            started: at(n * 10),
+            ended: at(n * 10 + 2),
+            from: LogOffset::new(count(n * 10 - 10) * RECORD),
+            upto: LogOffset::new(count(n * 10) * RECORD),
+            records: count(n * 10),
+            syncs: 1,
+        });
+        let samples = (0..=200_u64).map(|ms| {
+            let acked = count(ms.saturating_sub(delay_ms));
+            Sample { from: at(ms), until: at(ms), acked }
+        });
+        let records = (1..=count(200 - delay_ms)).map(|record| Sampled {
+            end: LogOffset::new(record * RECORD),
+            acked: Nanos::new(record * MS / 10 + delay_ms * MS),
+            stands_for: 1,
+        });
+        let mut append_to_ack = times();
+        append_to_ack.record_n(MS / 10, 1000).unwrap();
+        Evidence {
+            said: None,
+            window: Window {
+                start: at(100),
+                end: at(200),
+                ended_by: EndedBy::Time,
+                appended: 1000,
+                acked: 1000,
+                samples: samples.collect(),
+                log_bytes: 1000 * RECORD,
+                device: Some(DiskCounters { write_bytes: 300_000, flush_requests: Some(10) }),
+                dirty: Dirty::default(),
+                machine: Machine::default(),
+                series: Vec::new(),
+            },
+            produced: vec![Produced {
+                append_to_ack,
+                append: times(),
+                open: None,
+                between_ns: 0,
+                outside_ns: 0,
+                sampled: records.collect(),
+                timeouts: 0,
+                failed: None,
+            }],
+            events: Events { commits: Vec::new(), flushes: flushes.collect() },
+            record_bytes: RECORD,
+        }
+    }
+
+    fn judged(evidence: &Evidence, settings: Settings) -> Cell {
+        let interrupted = AtomicBool::new(false);
+        let setting = Setting {
+            run: "run",
+            directory: Path::new("/nowhere"),
+            device: None,
+            emulated: false,
+            volatile_cache: true,
+            warmup: Duration::ZERO,
+            measure: Duration::from_millis(100),
+            soft_bytes: u64::MAX,
+            hard_bytes: u64::MAX,
+            segment_bytes: 1 << 20,
+            seed: 1,
+            gates: Gates::default(),
+            environment_checks: &[],
+            interrupted: &interrupted,
+        };
+        let place = Place { block: 2, position: 3, producers: 1 };
+        let strategy = Strategy { name: "s".to_owned(), settings };
+        let workload = Workload {
+            name: "w".to_owned(),
+            message_bytes: MessageBytes::one(9),
+            producers: vec![1],
+            window: 1,
+            pace: Pace::Closed,
+            reader: false,
+        };
+        evidence.cell(&setting, &place, &strategy, &workload, 7).cell
+    }
+
+    fn timed() -> Settings {
+        Settings::FlushRealtime {
+            interval: Duration::from_millis(8),
+            least_pages: 4,
+            thorough: Duration::from_secs(10),
+            timed: true,
+            io: ProfileIo::Mapped,
+            prealloc: Prealloc::Fallocate,
+        }
+    }
+
+    fn synchronous() -> Settings {
+        Settings::GroupCommit {
+            timeout: Duration::from_secs(5),
+            gather: Duration::ZERO,
+            siblings: 5,
+            lead: true,
+            io: ProfileIo::Mapped,
+            prealloc: Prealloc::Fallocate,
+        }
+    }
+
+    #[track_caller]
+    fn near(found: f64, expect: f64) {
+        assert!((found - expect).abs() <= 0.01 * expect.abs(), "{found}, expected {expect}");
+    }
+
+    #[test]
+    fn the_figures_of_a_known_run_come_out() {
+        let cell = judged(&evidence(0), timed());
+        assert_eq!(cell.cell, "s/w/1");
+        near(cell.acked_per_s, 10_000.0);
+        near(cell.bytes_per_s, 90_000.0);
+        assert_eq!(cell.counts.flushes, 10);
+        near(cell.fsync_per_ack, 0.01);
+        let one = |quantiles: Quantiles| [quantiles.p50, quantiles.max].map(|ns| ns / MS);
+        assert_eq!(one(cell.flush_ns), [2, 2]);
+        assert_eq!((cell.messages_per_flush.min, cell.messages_per_flush.max), (100, 100));
+        near(cell.bytes_per_flush.mean, 10_000.0);
+        assert_eq!(cell.interval.configured_ns, Some(8 * MS));
+        near(float(cell.interval.achieved_p50_ns.unwrap()), 10e6);
+        near(cell.io.write_amplification.unwrap(), 3.0);
+        // At risk right before a sync ends: what came in the 12 ms since the one before began.
+        let power = cell.exposure.power;
+        assert_eq!((power.messages.max, power.bytes.max, power.age_ns.max), (120, 12_000, 12 * MS));
+        near(power.messages.mean, 70.0);
+        near(power.age_ns.mean, 7e6);
+        assert_eq!(cell.exposure.process, crate::results::Exposure::default());
+        // A record waits from 2 ms, if it came right before a sync, to 12 ms.
+        near(float(cell.ack_to_durable_ns.max), 11.9e6);
+        near(cell.ack_to_durable_ns.mean, 6.95e6);
+        near(1.0 + cell.little.closed_error_pct.unwrap(), 1.0);
+        assert!(cell.little.exposure_error_pct.unwrap().abs() < 1.0, "{:?}", cell.little);
+        assert_eq!(cell.status, Status::Valid, "{:?}", cell.validity);
+    }
+
+    #[test]
+    fn what_goes_past_the_page_cache_is_not_absorbed_by_it() {
+        for (io, is_labelled) in [(ProfileIo::Direct, false), (ProfileIo::Positioned, true)] {
+            let mut evidence = evidence(0);
+            evidence.window.dirty.reached_background = Some(false);
+            let settings = Settings::CommitRealtime {
+                commit: Duration::from_millis(8),
+                commit_least_pages: 4,
+                commit_thorough: Duration::from_millis(8),
+                interval: Duration::from_millis(8),
+                least_pages: 4,
+                thorough: Duration::from_secs(10),
+                staging_bytes: 64 << 20,
+                io,
+                prealloc: Prealloc::Fallocate,
+            };
+            let cell = judged(&evidence, settings);
+            let mut checks = cell.validity.iter();
+            assert_eq!(checks.any(|check| check.code == "page_cache_absorbed"), is_labelled);
+        }
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_the_latencies_are_noticed() {
+        let mut wrong = evidence(0);
+        wrong.window.acked = 3000;
+        wrong.window.appended = 3000;
+        let cell = judged(&wrong, timed());
+        let check = cell.validity.iter().find(|check| check.code == "little_closed").unwrap();
+        assert_eq!(check.level, Level::Warn, "{check:?}");
+    }
+
+    #[test]
+    fn a_strategy_that_acknowledges_before_its_sync_is_caught() {
+        let level = |delay_ms| {
+            let cell = judged(&evidence(delay_ms), synchronous());
+            let early = cell.validity.iter().find(|check| check.code == "acked_after_sync");
+            (early.unwrap().level, cell.status, cell.exposure.power.messages.max)
+        };
+        // Every record is durable 12 ms after it came, at the latest.
+        assert_eq!(level(13), (Level::Pass, Status::Valid, 0));
+        let (check, status, exposed) = level(5);
+        assert_eq!((check, status), (Level::Invalid, Status::Invalid));
+        assert!(exposed > 0);
+    }
+}

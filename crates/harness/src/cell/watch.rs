@@ -1,0 +1,202 @@
+//! Watching a cell from outside while it runs.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use store_core::Nanos;
+use store_os::Log;
+
+use super::Setting;
+use crate::clock::{nanos, now};
+use crate::disk::{self, DiskCounters};
+use crate::exposure::{AckSample, Between};
+use crate::load::Load;
+use crate::machine::Counters;
+use crate::recorder::Recorder;
+use crate::results::{Dirty, EndedBy, Machine};
+use crate::series::Row;
+use crate::vmstat;
+
+/// What was seen from outside while a cell ran.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) start: Nanos,
+    pub(super) end: Nanos,
+    pub(super) ended_by: EndedBy,
+    pub(super) appended: u64,
+    pub(super) acked: u64,
+    pub(super) samples: Vec<Sample>,
+    pub(super) log_bytes: u64,
+    pub(super) device: Option<DiskCounters>,
+    pub(super) dirty: Dirty,
+    pub(super) machine: Machine,
+    pub(super) series: Vec<Row>,
+}
+
+/// Lets the load warm up, then watches it until the time or the bytes are used up.
+pub(super) fn watch(
+    setting: &Setting<'_>,
+    load: &Load,
+    log: &Log,
+    recorder: &Recorder,
+    has_interval: bool,
+) -> Option<Window> {
+    let mut watcher = Watcher::new(load, log, recorder);
+    let stop = || setting.interrupted.load(Ordering::Relaxed);
+    watcher.sample();
+    // A slow disk may take long for its first segments; that is not what is measured.
+    let patience = now().after(nanos(PATIENCE));
+    while load.acked() == 0 && now() < patience && !stop() {
+        watcher.tick();
+    }
+    while !log.wait_for_segment(Duration::from_millis(1)) && now() < patience && !stop() {
+        watcher.tick();
+    }
+    let opened_at = log.recovery().end;
+    let written = || log.marks().wrote().since(opened_at);
+    let warm = now().after(nanos(setting.warmup));
+    while now() < warm && written() < setting.hard_bytes / 4 && !stop() {
+        watcher.tick();
+    }
+    let counters = || setting.device.and_then(disk::counters);
+    let device_before = counters();
+    // In this order what was acknowledged can exceed what was appended only by what was in flight.
+    let (appended, wrote) = (log.appended(), log.marks().wrote());
+    let start = watcher.sample();
+    load.measure(start.from);
+    watcher.measure(start.from);
+    let machine_before = Counters::now();
+    // A strategy with an interval has shown what it risks only after two syncs; on a slow disk they
+    // take longer than the planned time.
+    let syncs_wanted = if has_interval { 2 } else { 0 };
+    let seen_enough = || recorder.flushes_since(start.from) >= syncs_wanted;
+    let end = start.from.after(nanos(setting.measure));
+    let latest = start.from.after(nanos(setting.measure.saturating_mul(LONGER)));
+    let mut ended_by = EndedBy::Time;
+    while now() < end || (now() < latest && !seen_enough()) {
+        if stop() {
+            return None;
+        }
+        watcher.tick();
+        let enough = log.marks().wrote().since(wrote) >= setting.soft_bytes && seen_enough();
+        if enough || written() >= setting.hard_bytes {
+            ended_by = EndedBy::Bytes;
+            break;
+        }
+    }
+    let end = watcher.sample();
+    let device = device_before.zip(counters()).map(|(before, after)| after.since(&before));
+    let passed = end.from.since(start.from).get();
+    let written = device.as_ref().map(|device| device.write_bytes);
+    Some(Window {
+        start: start.from,
+        end: end.from,
+        ended_by,
+        appended: log.appended() - appended,
+        acked: end.acked - start.acked,
+        log_bytes: log.marks().wrote().since(wrote),
+        device,
+        dirty: watcher.dirty.unwrap_or_default(),
+        machine: Counters::now().since(&machine_before, passed, written),
+        series: watcher.series,
+        samples: watcher.samples,
+    })
+}
+
+/// A count that was read between two moments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) from: Nanos,
+    pub(super) until: Nanos,
+    pub(super) acked: u64,
+}
+
+impl Sample {
+    /// The sample at the moment that makes exposure certain: if acknowledgements come after their
+    /// sync, the later one, so that none is dated before it; else the earlier one, so that none is
+    /// dated after it came.
+    pub(super) fn dated(&self, between: Between) -> AckSample {
+        let at = match between {
+            Between::Line => self.from,
+            Between::Step => self.until,
+        };
+        AckSample { at, acked: self.acked }
+    }
+}
+
+struct Watcher<'a> {
+    load: &'a Load,
+    log: &'a Log,
+    recorder: &'a Recorder,
+    samples: Vec<Sample>,
+    /// When the next row is due, once measuring has begun.
+    next_row: Option<Nanos>,
+    measured_since: Nanos,
+    dirty: Option<Dirty>,
+    series: Vec<Row>,
+}
+
+impl<'a> Watcher<'a> {
+    fn new(load: &'a Load, log: &'a Log, recorder: &'a Recorder) -> Self {
+        Self {
+            load,
+            log,
+            recorder,
+            samples: Vec::new(),
+            next_row: None,
+            measured_since: Nanos::new(0),
+            dirty: None,
+            series: Vec::new(),
+        }
+    }
+
+    /// Rows are kept from now on.
+    fn measure(&mut self, start: Nanos) {
+        self.dirty = vmstat::sample();
+        let _ = self.load.take_worst();
+        self.measured_since = start;
+        self.next_row = Some(start.after(EACH_ROW));
+    }
+
+    /// Notes how much is acknowledged now.
+    fn sample(&mut self) -> Sample {
+        let from = now();
+        let acked = self.load.acked();
+        let sample = Sample { from, until: now(), acked };
+        self.samples.push(sample);
+        sample
+    }
+
+    /// Sleeps a millisecond and samples; ten times a second a whole row, the kernel's dirty pages
+    /// included.
+    fn tick(&mut self) {
+        thread::sleep(Duration::from_millis(1));
+        let Sample { from: at, acked, .. } = self.sample();
+        if self.next_row.is_none_or(|due| at < due) {
+            return;
+        }
+        self.next_row = Some(at.after(EACH_ROW));
+        let pages = vmstat::pages();
+        if let (Some(dirty), Some(pages)) = (&mut self.dirty, &pages) {
+            dirty.join(&Dirty::from(pages));
+        }
+        self.series.push(Row {
+            at: at.since(self.measured_since),
+            acked,
+            marks: self.log.marks(),
+            flushes: self.recorder.flush_count(),
+            worst_append: self.load.take_worst(),
+            pages,
+        });
+    }
+}
+
+/// How many times the planned time a cell may take to see two syncs.
+const LONGER: u32 = 2;
+
+/// How long a cell waits for its first acknowledgement and segment.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two rows of the series.
+const EACH_ROW: Nanos = Nanos::from_millis(100);

@@ -1,0 +1,110 @@
+//! A reader of what was written long ago: it disturbs who writes, as a consumer that lags behind.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use rustix::fs::{Advice, fadvise};
+
+use crate::random::Random;
+
+/// Old bytes on the disk that is measured, and whether they are to be read on.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    file: File,
+    is_over: AtomicBool,
+    read_bytes: AtomicU64,
+}
+
+impl Reader {
+    /// Makes the old bytes in `directory`, durable and out of the page cache.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    pub fn create(directory: &Path, seed: u64) -> Result<Self> {
+        let path = directory.join("history");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = file.with_context(|| format!("make {}", path.display()))?;
+        let reader =
+            Self { path, file, is_over: AtomicBool::new(false), read_bytes: AtomicU64::new(0) };
+        reader.fill(seed).with_context(|| format!("fill {}", reader.path.display()))?;
+        Ok(reader)
+    }
+
+    fn fill(&self, seed: u64) -> Result<()> {
+        let mut piece = vec![0; PIECE];
+        Random::new(seed).fill(&mut piece);
+        for number in 0..PIECES {
+            self.file.write_all_at(&piece, number * store_core::length_u64(PIECE))?;
+        }
+        self.file.sync_all()?;
+        fadvise(&self.file, 0, None, Advice::DontNeed)?;
+        Ok(())
+    }
+
+    /// Reads piece after piece, each from the disk, until it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// If a read fails.
+    pub fn run(&self) -> std::io::Result<()> {
+        let mut piece = vec![0; PIECE];
+        let len = store_core::length_u64(PIECE);
+        for number in (0..PIECES).cycle() {
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            self.file.read_exact_at(&mut piece, number * len)?;
+            self.read_bytes.fetch_add(len, Ordering::Relaxed);
+            // The next time round it must come from the disk again.
+            fadvise(&self.file, number * len, std::num::NonZeroU64::new(len), Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+
+    /// Lets [`run`](Self::run) return.
+    pub fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes read so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What a consumer reads at a time, several messages in one.
+const PIECE: usize = 256 << 10;
+/// 256 MiB together: more than disks read ahead.
+const PIECES: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_until_it_is_stopped_and_leaves_nothing_behind() {
+        let root = tempfile::tempdir().unwrap();
+        let reader = Reader::create(root.path(), 1).unwrap();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| reader.run());
+            while reader.read_bytes() < 4 * store_core::length_u64(PIECE) {
+                std::thread::yield_now();
+            }
+            reader.stop();
+            reading.join().unwrap().unwrap();
+        });
+        drop(reader);
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+}

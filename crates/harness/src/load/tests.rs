@@ -1,0 +1,102 @@
+//! Producers on a real log, in a directory of the test's own.
+
+use group_commit::GroupCommit;
+use store_os::LogOptions;
+
+use super::*;
+use crate::profile::{Arrival, MessageBytes};
+
+fn shape(window: u32, offered: Option<Offered>) -> Shape {
+    Shape { producers: 2, leads: false, waits_for_flush: true, window, offered, seed: 42 }
+}
+
+/// Runs a load for so long, half of it measured.
+fn run(shape: Shape, half: Duration) -> (Vec<Produced>, Load) {
+    let root = tempfile::tempdir().unwrap();
+    let segment_size = store_core::SegmentSize::new(16 << 20).unwrap();
+    let options = LogOptions { segment_size, ..LogOptions::default() };
+    let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
+    let load = Load::new(shape, Bodies::new(1, 200));
+    let produced = thread::scope(|scope| {
+        let producers = load.start(scope, &log);
+        thread::sleep(half);
+        load.measure(now());
+        thread::sleep(half);
+        load.stop(now());
+        producers.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    log.abandon();
+    (produced, load)
+}
+
+const HALF: Duration = Duration::from_millis(200);
+
+#[test]
+fn what_is_due_is_sent_at_its_rate_and_counted_from_when_it_was_due() {
+    let offered = Offered { per_s: 500, arrival: Arrival::Constant, burst: None };
+    for window in [1, 16] {
+        let (produced, load) = run(shape(window, Some(offered)), HALF);
+        let due: u64 = produced.iter().map(|one| one.open.as_ref().unwrap().due).sum();
+        assert!((95..=140).contains(&due), "{due} in 0.2 s and a little");
+        let sent = load.acked();
+        assert!(sent <= 260, "{sent} sent, though 200 and a few were due");
+        for one in &produced {
+            assert_eq!(one.failed, None);
+            let open = one.open.as_ref().unwrap();
+            assert_eq!(open.due_to_ack.len(), one.append_to_ack.len());
+            assert!(one.append_to_ack.max() <= open.due_to_ack.max());
+        }
+    }
+}
+
+#[test]
+fn a_rate_that_is_too_high_shows_as_lag_and_not_as_less_that_was_due() {
+    let offered = Offered { per_s: 50_000_000, arrival: Arrival::Constant, burst: None };
+    let (produced, load) = run(shape(1, Some(offered)), Duration::from_millis(50));
+    let due: u64 = produced.iter().map(|one| one.open.as_ref().unwrap().due).sum();
+    assert!(due >= 2_500_000, "{due}");
+    assert!(load.acked() < due);
+    for one in &produced {
+        let lag = one.open.as_ref().unwrap().lag.max();
+        assert!(lag >= 40_000_000, "{lag} ns behind at the end");
+    }
+}
+
+#[test]
+fn a_window_is_filled_and_never_passed() {
+    let (produced, load) = run(shape(64, None), HALF);
+    assert!(load.acked() > 64);
+    for one in produced {
+        assert_eq!((one.failed, one.timeouts), (None, 0));
+        assert!(one.append.len() >= one.append_to_ack.len());
+        assert!(one.append.value_at_quantile(0.5) < one.append_to_ack.value_at_quantile(0.5));
+        let ends: Vec<_> = one.sampled.iter().map(|sampled| sampled.end).collect();
+        assert!(ends.is_sorted(), "acknowledged in the order of the log");
+    }
+    assert!(load.take_worst() > Nanos::new(0));
+    assert_eq!(load.take_worst(), Nanos::new(0), "taken once");
+}
+
+#[test]
+fn a_load_of_mixed_sizes_sends_all_of_them() {
+    let shares =
+        [(100, 50), (3000, 50)].map(|(bytes, percent)| crate::profile::Share { bytes, percent });
+    let bodies = Bodies::mixed(1, &MessageBytes::mix(shares.to_vec()).unwrap()).unwrap();
+    let lens: Vec<_> = (0..100).map(|index| bodies.get(index).len()).collect();
+    assert!(lens.contains(&100) && lens.contains(&3000));
+}
+
+#[test]
+fn a_sample_stays_bounded_and_stands_for_everything() {
+    let mut produced = Produced::new(false);
+    for count in 1..=100_000 {
+        let end = LogOffset::new(store_core::length_u64(count));
+        produced.sample(count, Sampled { end, acked: Nanos::new(0), stands_for: 1 });
+    }
+    assert!(produced.sampled.len() <= MAX_SAMPLES);
+    let total: u64 = produced.sampled.iter().map(|kept| kept.stands_for).sum();
+    assert!((99_000..=101_000).contains(&total), "{total}");
+    let ends: Vec<u64> = produced.sampled.iter().map(|kept| kept.end.get()).collect();
+    let stride = produced.sampled[0].stands_for;
+    assert!(ends.iter().all(|end| end.is_multiple_of(stride)), "every {stride}th");
+}

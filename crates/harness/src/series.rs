@@ -1,0 +1,138 @@
+//! What a cell looked like over time, ten rows a second.
+
+use std::fmt::Write as _;
+
+use store_core::{Nanos, Watermarks};
+
+use crate::results::Stall;
+use crate::vmstat::Pages;
+
+/// One row: the state at its end, and what was worst since the row before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Row {
+    /// Since measuring began.
+    pub at: Nanos,
+    /// Messages acknowledged since the log was opened.
+    pub acked: u64,
+    /// The log's marks.
+    pub marks: Watermarks,
+    /// Syncs that ended since the log was opened.
+    pub flushes: u64,
+    /// The longest append that ended since the row before.
+    pub worst_append: Nanos,
+    /// The whole machine's dirty pages.
+    pub pages: Option<Pages>,
+}
+
+impl Row {
+    /// Whether the kernel makes writers wait by now: above the middle of its two limits.
+    pub fn is_throttled(&self) -> bool {
+        self.pages.is_some_and(|pages| pages.free_run_bytes() < pages.at_risk_bytes())
+    }
+}
+
+/// The rows as CSV with a header; what is not known is empty.
+pub fn csv(rows: &[Row]) -> String {
+    let mut text = HEADER.to_owned();
+    for row in rows {
+        let Row { at, acked, marks, flushes, worst_append, .. } = row;
+        let [wrote, committed, flushed] =
+            [marks.wrote(), marks.committed(), marks.flushed()].map(store_core::LogOffset::get);
+        let pages = row.pages.map_or_else(
+            || ",,,".to_owned(),
+            |Pages { dirty_bytes, writeback_bytes, background_limit_bytes, limit_bytes }| {
+                format!("{dirty_bytes},{writeback_bytes},{background_limit_bytes},{limit_bytes}")
+            },
+        );
+        let (at, worst) = (at.get(), worst_append.get());
+        let throttled = u8::from(row.is_throttled());
+        let _ = writeln!(
+            text,
+            "{at},{acked},{wrote},{committed},{flushed},{flushes},{worst},{pages},{throttled}"
+        );
+    }
+    text
+}
+
+/// The rows in which an append took longer than [`STALL`].
+pub fn stalls(rows: &[Row]) -> Vec<Stall> {
+    let stall = |row: &Row| Stall {
+        at_ns: row.at.get(),
+        took_ns: row.worst_append.get(),
+        dirty_bytes: row.pages.map(|pages| pages.at_risk_bytes()),
+        throttled: row.pages.map(|_| row.is_throttled()),
+    };
+    rows.iter().filter(|row| STALL <= row.worst_append).take(MOST_STALLS).map(stall).collect()
+}
+
+/// How much of the time the kernel made writers wait, in percent; `None` if nothing tells.
+pub fn throttled_pct(rows: &[Row]) -> Option<f64> {
+    let known = rows.iter().filter(|row| row.pages.is_some()).count();
+    let throttled = rows.iter().filter(|row| row.is_throttled()).count();
+    let [known, throttled] =
+        [known, throttled].map(|count| crate::clock::float(store_core::length_u64(count)));
+    (known > 0.0).then(|| 100.0 * throttled / known)
+}
+
+/// An append that takes this long is a stall: what disks and kernels that are well never do.
+pub const STALL: Nanos = Nanos::from_millis(50);
+/// More are in the rows.
+const MOST_STALLS: usize = 100;
+const HEADER: &str = "t_ns,acked,wrote_bytes,committed_bytes,flushed_bytes,flushes,\
+    worst_append_ns,dirty_bytes,writeback_bytes,background_limit_bytes,limit_bytes,throttled\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store_core::LogOffset;
+
+    fn row(ms: u64, worst_ms: u64, dirty_mib: u64) -> Row {
+        let mark = LogOffset::new(4096);
+        Row {
+            at: Nanos::from_millis(ms),
+            acked: 7,
+            marks: Watermarks::new(mark, mark, LogOffset::ZERO),
+            flushes: 3,
+            worst_append: Nanos::from_millis(worst_ms),
+            pages: Some(Pages {
+                dirty_bytes: dirty_mib << 20,
+                writeback_bytes: 1 << 20,
+                background_limit_bytes: 100 << 20,
+                limit_bytes: 200 << 20,
+            }),
+        }
+    }
+
+    #[test]
+    fn rows_become_lines_with_as_many_fields_as_the_header() {
+        let mut rows = vec![row(100, 1, 20), row(200, 60, 160)];
+        rows[0].pages = None;
+        let text = csv(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|line| line.split(',').count() == 12), "{text}");
+        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,,,,,0");
+        assert_eq!(
+            lines[2],
+            "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1"
+        );
+    }
+
+    #[test]
+    fn writers_wait_above_the_middle_of_the_two_limits() {
+        assert!(!row(0, 0, 149).is_throttled());
+        assert!(row(0, 0, 150).is_throttled(), "with what is on its way to the disk");
+        let rows = [row(0, 0, 0), row(0, 0, 190), row(0, 0, 150), row(0, 0, 10)];
+        assert_eq!(throttled_pct(&rows), Some(50.0));
+        assert_eq!(throttled_pct(&[]), None);
+    }
+
+    #[test]
+    fn a_stall_says_when_how_long_and_whether_the_kernel_held_writers_up() {
+        let stalls = stalls(&[row(100, 49, 10), row(200, 50, 190), row(300, 400, 10)]);
+        let told: Vec<_> =
+            stalls.iter().map(|stall| (stall.at_ns / 1_000_000, stall.throttled)).collect();
+        assert_eq!(told, [(200, Some(true)), (300, Some(false))]);
+        assert_eq!(stalls[1].took_ns, 400_000_000);
+    }
+}
