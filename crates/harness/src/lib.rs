@@ -30,6 +30,7 @@ pub mod run;
 pub mod series;
 pub mod strategy;
 pub mod summary;
+pub mod sysctl;
 pub mod table;
 pub mod validity;
 pub mod verdict;
