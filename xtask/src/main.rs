@@ -10,6 +10,7 @@ mod limits;
 mod log;
 mod powercut;
 mod progress;
+mod restore;
 mod signals;
 mod tidy;
 
@@ -37,6 +38,7 @@ enum Task {
     Powercut(powercut::Arguments),
     #[command(hide = true)]
     PowerDisk(powercut::DiskArguments),
+    Restore(restore::Arguments),
     Tidy(tidy::Arguments),
 }
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some(Task::Log(arguments)) => log::run(&arguments),
         Some(Task::Powercut(arguments)) => powercut::run(&arguments),
         Some(Task::PowerDisk(arguments)) => powercut::serve(&arguments),
+        Some(Task::Restore(arguments)) => restore::run(&arguments),
         Some(Task::Tidy(arguments)) => tidy::run(&arguments),
         None => say::out(&format!("{}\n", Arguments::command().render_help())).map(|()| exit::OK),
     };
@@ -89,6 +92,8 @@ mod exit {
     pub(crate) const USAGE: u8 = 1;
     /// Runs ended early or their figures are invalid; a store is damaged; a promise was broken.
     pub(crate) const INVALID: u8 = 2;
+    /// The kernel's settings could not be applied, or put back.
+    pub(crate) const NOT_APPLIED: u8 = 3;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
