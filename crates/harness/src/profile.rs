@@ -1,13 +1,20 @@
 //! Sweep profiles: what to run, read from YAML and checked before anything is run.
 //!
-//! A profile is flat: named workloads and strategies, and a matrix that names those to combine.
-//! Anchors, aliases, merge keys and several documents in a file are refused. All that is wrong with
-//! what the file means is reported at once, each error with its line and column.
+//! A profile is flat: named disks, kernel settings, workloads and strategies, and a matrix that
+//! names those to combine. What a matrix names and the profile does not define is looked up in the
+//! files `profiles/disks`, `profiles/sysctls` and `profiles/workloads`. Anchors, aliases and merge
+//! keys are refused, and several documents in a file but for those that [`Sweep::text`] has. All
+//! that is wrong with what the file means is reported at once, each error with its line and column.
 
+mod disks;
+mod library;
 mod model;
 mod reading;
 mod scalar;
 mod steps;
+mod strategies;
+mod sysctls;
+mod workloads;
 mod yaml;
 
 use std::fmt;
@@ -34,13 +41,16 @@ impl Sweep {
     /// meaning, by position. Text above 1 MiB is refused unread, and so is what nests or repeats
     /// beyond what a profile needs: no text takes long or much memory.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ProfileErrors> {
-        reading::read(text).map_err(|mut findings| {
-            findings.sort_by_key(|finding| (finding.line, finding.column));
-            for finding in &mut findings {
-                file_name.clone_into(&mut finding.file_name);
-            }
-            ProfileErrors { findings }
-        })
+        reading::read(file_name, text, None).map_err(|findings| ProfileErrors { findings })
+    }
+
+    /// As [`Self::parse`], with what the text does not define looked up in `root/profiles`.
+    ///
+    /// # Errors
+    ///
+    /// As there; those in a file that was looked up have its name, and come after the text's own.
+    pub fn parse_within(file_name: &str, text: &str, root: &Path) -> Result<Self, ProfileErrors> {
+        reading::read(file_name, text, Some(root)).map_err(|findings| ProfileErrors { findings })
     }
 
     /// Reads a profile by its name, `root/profiles/sweeps/NAME.yaml`, or by its path.
@@ -60,7 +70,7 @@ impl Sweep {
             named(name_or_path, &root.join(SWEEPS))?
         };
         let text = read_limited(&path)?;
-        Ok(Self::parse(&path.display().to_string(), &text)?)
+        Ok(Self::parse_within(&path.display().to_string(), &text, root)?)
     }
 }
 

@@ -1,71 +1,101 @@
-//! What a profile's values mean: its range for each, its default, and what excludes what.
+//! A profile as a whole: what must be there, what it takes from other files, and what it runs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_yaml::{Location, Spanned};
 
+use super::library::{self, Family, Library};
 use super::scalar::{self, quoted};
-use super::steps::{Keys, Reader};
-use super::yaml::{self, Entries, Shape, Text, WorkloadShape};
-use super::{
-    Disk, Finding, Gates, Io, MessageBytes, PROFILE_SCHEMA, Pace, Prealloc, Settings, Slo,
-    Strategy, Sweep, Sysctls, Workload,
-};
+use super::steps::{LONGEST_MS, Reader, Source};
+use super::yaml::{self, Entries, MatrixShape, Shape, Text, WorkloadFile};
+use super::{Disk, Finding, Gates, PROFILE_SCHEMA, Slo, Strategy, Sweep, Sysctls, Workload};
 
-/// The sweep, or everything that is wrong, in the order found.
-pub(super) fn read(text: &str) -> Result<Sweep, Vec<Finding>> {
-    let shape = yaml::parse(text).map_err(|error| vec![error])?;
-    let mut reader = Reader::default();
-    match reader.sweep(&shape, text) {
-        Some(sweep) if reader.errors.is_empty() => Ok(sweep),
-        _ => Err(reader.errors),
+/// The sweep, or everything that was found in a profile with an error, text after text, each by
+/// position.
+pub(super) fn read(
+    file_name: &str,
+    text: &str,
+    root: Option<&Path>,
+) -> Result<Sweep, Vec<Finding>> {
+    let source = |lines_before| Source { file_name: file_name.to_owned(), lines_before };
+    // A text that is too long is not even looked at.
+    let (own, parts) = match text.len() {
+        0..=yaml::TEXT_LIMIT_BYTES => library::split(text),
+        _ => (text, Vec::new()),
+    };
+    let library = Library::new(file_name, root, parts);
+    let mut reader = Reader::new(source(0), library);
+    let sweep = match yaml::parse(own) {
+        Ok(shape) => reader.sweep(&shape),
+        Err(error) => {
+            reader.report(error);
+            None
+        }
+    };
+    let record = reader.library.record(own);
+    if record.len() > yaml::TEXT_LIMIT_BYTES && !reader.has_errors() {
+        let limit = yaml::TEXT_LIMIT_BYTES;
+        let message =
+            format!("the profile and the files that it takes from have more than {limit} bytes");
+        reader.error(Location::UNKNOWN, message);
+    }
+    let is_refused = reader.has_errors();
+    let findings = reader.into_findings();
+    match sweep {
+        Some(sweep) if !is_refused => Ok(Sweep { warnings: findings, text: record, ..sweep }),
+        _ => Err(findings),
     }
 }
 
 impl Reader {
-    fn sweep(&mut self, shape: &Spanned<Shape>, text: &str) -> Option<Sweep> {
+    fn sweep(&mut self, shape: &Spanned<Shape>) -> Option<Sweep> {
         let (at, shape) = (shape.referenced, &shape.value);
         self.schema(at, shape.schema.as_ref());
         let name = self.needed(at, "name", shape.name.as_ref());
         let name = name.and_then(|name| self.name("name", name));
         let run = self.keys("run", shape.run.as_ref(), &RUN_KEYS);
         let blocks = self.integer(&run, "blocks", 1..=100, 3);
+        if let Some(blocks @ ..LEAST_FOR_INTERVAL) = blocks {
+            let at = run.get("blocks").map_or(at, |text| text.referenced);
+            self.warn(at, too_few(blocks));
+        }
         let seed = self.integer(&run, "seed", 0..=u64::MAX, 42);
         let warmup = self.millis(&run, "warmup_ms", 0..=600_000, 300);
         let measure = self.millis(&run, "measure_ms", 1..=3_600_000, 1_200);
+        let settle = self.millis(&run, "settle_ms", 0..=600_000, 0);
+        let drain = self.size(&run, "drain_dirty_below", 1 << 20..=1 << 40, 16 << 20);
+        let canary = self.choice(&run, "canary", &super::steps::SWITCH, false);
         let budget_s = self.integer(&run, "budget_s", 1..=604_800, 110);
         let log = self.keys("log", shape.log.as_ref(), &["segment_bytes"]);
         let segment_bytes = self.size(&log, "segment_bytes", 4096..=2_147_483_647, 128 << 20);
-        let workloads = self.workloads(at, shape, segment_bytes);
-        let strategies = self.strategies(at, shape, segment_bytes);
-        let matrix = self.needed(at, "matrix", shape.matrix.as_ref())?;
-        let (at, matrix) = (matrix.referenced, &matrix.value);
-        let workloads = self.pick(at, "matrix.workloads", matrix.workloads.as_ref(), &workloads);
-        let strategies =
-            self.pick(at, "matrix.strategies", matrix.strategies.as_ref(), &strategies);
+        let slo = self.slo(shape.slo.as_ref());
+        let gates = self.gates(shape.gates.as_ref());
+        let cells = self.cells(at, shape, segment_bytes);
+        let Cells { disks, sysctls, workloads, strategies } = cells?;
         Some(Sweep {
             name: name?,
             blocks: blocks?,
             seed: seed?,
             warmup: warmup?,
             measure: measure?,
-            settle: Duration::ZERO,
-            drain_dirty_below_bytes: 16 << 20,
-            canary: false,
+            settle: settle?,
+            drain_dirty_below_bytes: drain?,
+            canary: canary?,
             budget: Duration::from_secs(budget_s?),
             segment_bytes: segment_bytes?,
-            disks: vec![Disk::host()],
-            sysctls: vec![Sysctls::as_found()],
+            disks,
+            sysctls,
             workloads,
             strategies,
-            slo: Slo::default(),
-            gates: Gates::default(),
+            slo: slo?,
+            gates: gates?,
             warnings: Vec::new(),
-            text: text.to_owned(),
+            text: String::new(),
         })
     }
 
-    fn schema(&mut self, at: Location, schema: Option<&Text>) {
+    pub(super) fn schema(&mut self, at: Location, schema: Option<&Text>) {
         let Some(schema) = self.needed(at, "schema", schema) else {
             return;
         };
@@ -77,265 +107,214 @@ impl Reader {
         }
     }
 
-    /// The workloads by name, those with errors as `None`.
-    fn workloads(
-        &mut self,
-        at: Location,
-        shape: &Shape,
-        segment_bytes: Option<u64>,
-    ) -> Vec<(String, Option<Workload>)> {
-        let Some(shapes) = self.needed(at, "workloads", shape.workloads.as_ref()) else {
-            return Vec::new();
+    fn slo(&mut self, entries: Option<&Entries<Text>>) -> Option<Slo> {
+        let keys = self.keys("slo", entries, &["ack_p99_ms", "power_loss_rpo_ms"]);
+        let mut millis = |key, least| {
+            self.optional(&keys, key, None, |text| {
+                scalar::integer(text, &(least..=LONGEST_MS)).map(Duration::from_millis).map(Some)
+            })
         };
-        let entries = self.names("workloads", shapes.referenced, &shapes.value);
-        let named = entries
-            .iter()
-            .map(|(name, shape)| (name.value.clone(), self.workload(name, shape, segment_bytes)));
-        named.collect()
+        let ack_p99 = millis("ack_p99_ms", 1);
+        let power_loss_rpo = millis("power_loss_rpo_ms", 0);
+        Some(Slo { ack_p99: ack_p99?, power_loss_rpo: power_loss_rpo? })
     }
 
-    fn workload(
-        &mut self,
-        name: &Text,
-        shape: &Spanned<WorkloadShape>,
-        segment_bytes: Option<u64>,
-    ) -> Option<Workload> {
-        let path = format!("workloads.{}", scalar::shortened(&name.value));
-        let (at, shape) = (shape.referenced, &shape.value);
-        let name = self.name("workloads", name);
-        let message_path = format!("{path}.message_bytes");
-        let message = self.needed(at, &message_path, shape.message_bytes.as_ref());
-        let message_bytes = message.and_then(|text| {
-            self.checked(&message_path, text, |text| scalar::size(text, &(0..=MESSAGE_LIMIT_BYTES)))
-        });
-        if let (Some(text), Some(message), Some(segment)) = (message, message_bytes, segment_bytes)
-            && message + RECORD_OVERHEAD_BYTES > segment
-        {
-            let needed = message + RECORD_OVERHEAD_BYTES;
-            let message = format!(
-                "{message_path}: a record of it ({needed} bytes) does not fit into a segment \
-                 (log.segment_bytes is {segment})"
-            );
-            self.error(text.referenced, message);
-        }
-        let producers = self.producers(at, &path, shape.producers.as_ref());
-        Some(Workload {
-            name: name?,
-            message_bytes: MessageBytes::one(message_bytes?),
-            producers: producers?,
-            window: 1,
-            pace: Pace::Closed,
-            reader: false,
+    fn gates(&mut self, entries: Option<&Entries<Text>>) -> Option<Gates> {
+        let names = ["min_effect_pct", "noise_max_pct", "steal_max_pct"];
+        let keys = self.keys("gates", entries, &names);
+        let default = Gates::default();
+        let min_effect_pct = self.integer(&keys, names[0], 0..=100, default.min_effect_pct);
+        let noise_max_pct = self.integer(&keys, names[1], 0..=100, default.noise_max_pct);
+        let steal_max_pct = self.integer(&keys, names[2], 0..=100, default.steal_max_pct);
+        Some(Gates {
+            min_effect_pct: min_effect_pct?,
+            noise_max_pct: noise_max_pct?,
+            steal_max_pct: steal_max_pct?,
         })
     }
 
-    fn producers(
+    /// What is defined, and what the matrix takes of it.
+    fn cells(&mut self, at: Location, shape: &Shape, segment_bytes: Option<u64>) -> Option<Cells> {
+        let disks = self.disks(shape);
+        let sysctls = self.sysctls(shape);
+        let workloads = self.workloads(shape, segment_bytes);
+        let strategies = self.strategies(at, shape, segment_bytes);
+        let matrix = self.needed(at, "matrix", shape.matrix.as_ref())?;
+        let (at, MatrixShape { disks: on, sysctls: under, workloads: load, strategies: how }) =
+            (matrix.referenced, &matrix.value);
+        let disks = match on {
+            None => vec![Disk::host()],
+            on => self.pick(at, "matrix.disks", on.as_ref(), &disks, Self::disk_file),
+        };
+        let sysctls = match under {
+            None => vec![Sysctls::as_found()],
+            under => self.pick(at, "matrix.sysctls", under.as_ref(), &sysctls, Self::sysctl_file),
+        };
+        let workloads =
+            self.pick(at, "matrix.workloads", load.as_ref(), &workloads, |reader, name| {
+                reader.workload_file(name, segment_bytes)
+            });
+        let strategies =
+            self.pick(at, "matrix.strategies", how.as_ref(), &strategies, |_, _| Found::Nowhere);
+        Some(Cells { disks, sysctls, workloads, strategies })
+    }
+
+    /// What the names in a list of the matrix stand for: what the profile defines, or else what
+    /// `look_up` finds.
+    fn pick<T: Clone>(
         &mut self,
         at: Location,
         path: &str,
         list: Option<&Spanned<Vec<Text>>>,
-    ) -> Option<Vec<u32>> {
-        let path = format!("{path}.producers");
-        let list = self.list(at, &path, list)?;
-        let numbers = list
-            .iter()
-            .map(|text| self.checked(&path, text, |text| scalar::integer(text, &(1..=1024_u32))));
-        // All are read before the first bad one decides.
-        numbers.collect::<Vec<_>>().into_iter().collect()
+        defined: &[(String, Option<T>)],
+        mut look_up: impl FnMut(&mut Self, &Text) -> Found<T>,
+    ) -> Vec<T> {
+        let mut picked = Vec::new();
+        for wanted in self.list(at, path, list).unwrap_or_default() {
+            let own = defined.iter().find(|(name, _)| *name == wanted.value);
+            let found = match own {
+                Some((_, value)) => value.clone().map_or(Found::Refused, Found::Taken),
+                None => look_up(self, wanted),
+            };
+            match found {
+                Found::Refused => {}
+                Found::Taken(value) => picked.push(value),
+                Found::Nowhere => {
+                    let message = self.undefined(path, &wanted.value, defined);
+                    self.error(wanted.referenced, message);
+                }
+            }
+        }
+        picked
     }
 
-    /// The strategies by name, those with errors as `None`.
-    fn strategies(
-        &mut self,
-        at: Location,
-        shape: &Shape,
-        segment_bytes: Option<u64>,
-    ) -> Vec<(String, Option<Strategy>)> {
-        let Some(shapes) = self.needed(at, "strategies", shape.strategies.as_ref()) else {
-            return Vec::new();
-        };
-        let entries = self.names("strategies", shapes.referenced, &shapes.value);
-        let named = entries.iter().map(|(name, shape)| {
-            let path = format!("strategies.{}", scalar::shortened(&name.value));
-            let valid_name = self.name("strategies", name);
-            let settings = self.settings(path, shape, segment_bytes);
-            let strategy = valid_name.zip(settings);
-            let strategy = strategy.map(|(name, settings)| Strategy { name, settings });
-            (name.value.clone(), strategy)
+    fn undefined<T>(&self, path: &str, wanted: &str, defined: &[(String, T)]) -> String {
+        let shipped = self.library.names(path);
+        let mut names: Vec<&str> = defined.iter().map(|(name, _)| name.as_str()).collect();
+        // Those in a file that the profile has under the same name are not taken.
+        let others =
+            shipped.iter().filter(|shipped| !defined.iter().any(|(own, _)| own == *shipped));
+        names.extend(others.map(String::as_str));
+        let have = scalar::have(wanted, &names);
+        format!("{path}: {} is not defined ({have})", quoted(wanted))
+    }
+
+    fn disk_file(&mut self, wanted: &Text) -> Found<Disk> {
+        let found = self.look_up(Family::Disks, wanted, |reader, path, text| {
+            let shape = reader.parsed::<Entries<Text>>(text)?;
+            let [schema, name] = HEAD.map(|key| entry(&shape.value, key));
+            reader.head(wanted, shape.referenced, schema, name);
+            reader.disk(&wanted.value, path, &shape, &HEAD)
         });
-        named.collect()
+        match found {
+            Found::Nowhere if wanted.value == Disk::HOST => Found::Taken(Disk::host()),
+            found => found,
+        }
     }
 
-    fn settings(
+    fn sysctl_file(&mut self, wanted: &Text) -> Found<Sysctls> {
+        if wanted.value == Sysctls::AS_FOUND {
+            return Found::Taken(Sysctls::as_found());
+        }
+        self.look_up(Family::Sysctls, wanted, |reader, path, text| {
+            let shape = reader.parsed::<Entries<Text>>(text)?;
+            let [schema, name] = HEAD.map(|key| entry(&shape.value, key));
+            reader.head(wanted, shape.referenced, schema, name);
+            reader.sysctl(&wanted.value, path, &shape, &HEAD)
+        })
+    }
+
+    fn workload_file(&mut self, wanted: &Text, segment_bytes: Option<u64>) -> Found<Workload> {
+        self.look_up(Family::Workloads, wanted, |reader, path, text| {
+            let file = reader.parsed::<WorkloadFile>(text)?;
+            let (at, file) = (file.referenced, file.value);
+            reader.head(wanted, at, file.schema.as_ref(), file.name.as_ref());
+            reader.workload(&wanted.value, &path, at, &file.into_workload(), segment_bytes)
+        })
+    }
+
+    /// What `read` makes of the file for `wanted`, its errors placed there.
+    fn look_up<T>(
         &mut self,
-        path: String,
-        shape: &Spanned<Entries<Text>>,
-        segment_bytes: Option<u64>,
-    ) -> Option<Settings> {
-        let keys = Keys { path, entries: &shape.value.0 };
-        let kind_path = format!("{}.kind", keys.path);
-        let kind = self.needed(shape.referenced, &kind_path, keys.get("kind"))?;
-        let Some((name, allowed)) = KINDS.iter().find(|(name, _)| kind.value == *name) else {
-            let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
-            let have = scalar::have(&kind.value, &names);
-            let message = format!("{kind_path}: {} is not a kind ({have})", quoted(&kind.value));
-            self.error(kind.referenced, message);
-            return None;
-        };
-        self.only(&keys, name, allowed);
-        match *name {
-            "commit_realtime" => self.commit_realtime(&keys, segment_bytes),
-            "flush_realtime" => self.flush_realtime(&keys),
-            "group_commit" => self.group_commit(&keys),
-            _ => Some(Settings::None { io: Io::Mapped }),
+        family: Family,
+        wanted: &Text,
+        read: impl FnOnce(&mut Self, String, &str) -> Option<T>,
+    ) -> Found<T> {
+        // What is no name stands for no file; that it is not defined is said anyhow.
+        if scalar::check_name(&wanted.value).is_err() {
+            return Found::Nowhere;
         }
-    }
-
-    fn commit_realtime(&mut self, keys: &Keys<'_>, segment_bytes: Option<u64>) -> Option<Settings> {
-        let commit = self.millis(keys, "commit_ms", 1..=LONGEST_MS, 200);
-        let commit_least_pages = self.integer(keys, "commit_least_pages", 0..=MOST_PAGES, 4);
-        let commit_thorough = self.millis(keys, "commit_thorough_ms", 0..=LONGEST_MS, 200);
-        let interval = self.millis(keys, "interval_ms", 1..=LONGEST_MS, 500);
-        let least_pages = self.integer(keys, "least_pages", 0..=MOST_PAGES, 4);
-        let thorough = self.millis(keys, "thorough_ms", 0..=LONGEST_MS, 10_000);
-        let staging_bytes = self.size(keys, "staging_bytes", 4096..=4 << 30, 64 << 20);
-        let io = self.choice(keys, "io", &STAGED_IOS, Io::Direct);
-        let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Fallocate);
-        let text = keys.get("staging_bytes");
-        if let (Some(text), Some(staging), Some(segment)) = (text, staging_bytes, segment_bytes)
-            && staging < least_staging_bytes(segment)
-        {
-            let path = &keys.path;
-            let least = least_staging_bytes(segment);
-            let message = format!(
-                "{path}.staging_bytes: {staging} bytes do not hold two of the largest records that \
-                 the log accepts (at least {least})"
-            );
-            self.error(text.referenced, message);
-        }
-        Some(Settings::CommitRealtime {
-            commit: commit?,
-            commit_least_pages: commit_least_pages?,
-            commit_thorough: commit_thorough?,
-            interval: interval?,
-            least_pages: least_pages?,
-            thorough: thorough?,
-            staging_bytes: staging_bytes?,
-            io: io?,
-            prealloc: prealloc?,
-        })
-    }
-
-    fn flush_realtime(&mut self, keys: &Keys<'_>) -> Option<Settings> {
-        let interval = self.millis(keys, "interval_ms", 1..=LONGEST_MS, 500);
-        let least_pages = self.integer(keys, "least_pages", 0..=MOST_PAGES, 4);
-        let thorough = self.millis(keys, "thorough_ms", 0..=LONGEST_MS, 10_000);
-        let timed = self.choice(keys, "timed", &SWITCH, true);
-        let io = self.choice(keys, "io", &IOS, Io::Mapped);
-        let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Fallocate);
-        self.reserved_if_mapped(keys, io, prealloc);
-        Some(Settings::FlushRealtime {
-            interval: interval?,
-            least_pages: least_pages?,
-            thorough: thorough?,
-            timed: timed?,
-            io: io?,
-            prealloc: prealloc?,
-        })
-    }
-
-    fn group_commit(&mut self, keys: &Keys<'_>) -> Option<Settings> {
-        let timeout = self.millis(keys, "timeout_ms", 1..=LONGEST_MS, 5_000);
-        let gather_us = self.integer(keys, "gather_us", 0..=1_000_000_u64, 0);
-        let siblings = self.integer(keys, "siblings", 0..=1024, 5);
-        let lead = self.choice(keys, "lead", &SWITCH, true);
-        let io = self.choice(keys, "io", &SYNC_IOS, Io::Direct);
-        let prealloc = self.choice(keys, "prealloc", &PREALLOCS, Prealloc::Zero);
-        self.reserved_if_mapped(keys, io, prealloc);
-        Some(Settings::GroupCommit {
-            timeout: timeout?,
-            gather: Duration::from_micros(gather_us?),
-            siblings: siblings?,
-            lead: lead?,
-            io: io?,
-            prealloc: prealloc?,
-        })
-    }
-
-    /// Complains about a mapping of space that is not reserved.
-    fn reserved_if_mapped(&mut self, keys: &Keys<'_>, io: Option<Io>, prealloc: Option<Prealloc>) {
-        if let (Some(Io::Mapped), Some(Prealloc::None), Some(text)) =
-            (io, prealloc, keys.get("prealloc"))
-        {
-            let path = &keys.path;
-            let message = format!(
-                "{path}.prealloc: none is not possible with io: mapped, where a full disk would \
-                 end the process"
-            );
-            self.error(text.referenced, message);
-        }
-    }
-
-    /// Complains about the keys that `kind` does not take: those of other kinds, those of none.
-    fn only(&mut self, keys: &Keys<'_>, kind: &str, allowed: &[&str]) {
-        let is_known = |key: &str| KINDS.iter().any(|(_, known)| known.contains(&key));
-        for (key, _) in keys.entries.iter().filter(|(key, _)| !allowed.contains(&&*key.value)) {
-            if is_known(&key.value) {
-                let message = format!("{}: {} has no meaning for {kind}", keys.path, key.value);
-                self.error(key.referenced, message);
-            } else {
-                self.unknown_key(&keys.path, key, allowed);
+        match self.library.find(family, &wanted.value) {
+            None => Found::Nowhere,
+            Some(Ok((source, text))) => {
+                let path = format!("{}.{}", family.folder(), wanted.value);
+                let value = self.within(source, |reader| read(reader, path, &text));
+                value.map_or(Found::Refused, Found::Taken)
+            }
+            Some(Err(message)) => {
+                self.error(wanted.referenced, message);
+                Found::Refused
             }
         }
     }
+
+    fn parsed<T: serde::de::DeserializeOwned>(&mut self, text: &str) -> Option<Spanned<T>> {
+        yaml::parse(text).map_err(|error| self.report(error)).ok()
+    }
+
+    /// Checks the two keys that each file begins with.
+    fn head(&mut self, wanted: &Text, at: Location, schema: Option<&Text>, name: Option<&Text>) {
+        self.schema(at, schema);
+        if let Some(name) = self.needed(at, "name", name)
+            && name.value != wanted.value
+        {
+            let (found, wanted) = (quoted(&name.value), quoted(&wanted.value));
+            let message = format!("name: {found} is not the name of the file, {wanted}");
+            self.error(name.referenced, message);
+        }
+    }
 }
 
-/// What the log asks of its staging buffer: a blank at a segment's end may be as long as a record.
-fn least_staging_bytes(segment_bytes: u64) -> u64 {
-    let largest = MESSAGE_LIMIT_BYTES + (64 << 10);
-    2 * largest.min(segment_bytes) + 8
+/// What there is under a name.
+enum Found<T> {
+    Nowhere,
+    /// It has errors, which were told.
+    Refused,
+    Taken(T),
 }
 
-const SWITCH: [(&str, bool); 2] = [("true", true), ("false", false)];
-const RUN_KEYS: [&str; 5] = ["blocks", "seed", "warmup_ms", "measure_ms", "budget_s"];
+/// What the matrix names.
+struct Cells {
+    disks: Vec<Disk>,
+    sysctls: Vec<Sysctls>,
+    workloads: Vec<Workload>,
+    strategies: Vec<Strategy>,
+}
 
-/// The kinds of strategies and the keys that each takes.
-const KINDS: [(&str, &[&str]); 4] = [
-    (
-        "commit_realtime",
-        &[
-            "kind",
-            "commit_ms",
-            "commit_least_pages",
-            "commit_thorough_ms",
-            "interval_ms",
-            "least_pages",
-            "thorough_ms",
-            "staging_bytes",
-            "io",
-            "prealloc",
-        ],
-    ),
-    (
-        "flush_realtime",
-        &["kind", "interval_ms", "least_pages", "thorough_ms", "timed", "io", "prealloc"],
-    ),
-    ("group_commit", &["kind", "timeout_ms", "gather_us", "siblings", "lead", "io", "prealloc"]),
-    ("none", &["kind"]),
+fn too_few(blocks: u32) -> String {
+    format!(
+        "run.blocks: {blocks} gives no 95 % interval for a median (needs {LEAST_FOR_INTERVAL}): \
+         the figures are indicative"
+    )
+}
+
+fn entry<'a>(entries: &'a Entries<Text>, key: &str) -> Option<&'a Text> {
+    entries.0.iter().find(|(name, _)| name.value == key).map(|(_, value)| value)
+}
+
+/// What each file begins with.
+const HEAD: [&str; 2] = ["schema", "name"];
+
+const RUN_KEYS: [&str; 8] = [
+    "blocks",
+    "seed",
+    "warmup_ms",
+    "measure_ms",
+    "settle_ms",
+    "drain_dirty_below",
+    "canary",
+    "budget_s",
 ];
 
-const IOS: [(&str, Io); 2] = [("mapped", Io::Mapped), ("positioned", Io::Positioned)];
-const SYNC_IOS: [(&str, Io); 3] =
-    [("direct", Io::Direct), ("positioned", Io::Positioned), ("mapped", Io::Mapped)];
-const STAGED_IOS: [(&str, Io); 2] = [("direct", Io::Direct), ("positioned", Io::Positioned)];
-const PREALLOCS: [(&str, Prealloc); 3] =
-    [("none", Prealloc::None), ("fallocate", Prealloc::Fallocate), ("zero", Prealloc::Zero)];
-
-/// RocketMQ's `maxMessageSize`.
-const MESSAGE_LIMIT_BYTES: u64 = 4 << 20;
-/// What a record has around its body, rounded up: fixed fields, hosts, topic, properties.
-const RECORD_OVERHEAD_BYTES: u64 = 200;
-/// An hour.
-const LONGEST_MS: u64 = 3_600_000;
-/// 256 MiB: more would never be reached within a segment of the usual size.
-const MOST_PAGES: u64 = 65_536;
+/// Between the smallest and the largest of five lies the true median in 94 of 100 cases only.
+const LEAST_FOR_INTERVAL: u32 = 6;

@@ -6,7 +6,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_yaml::{DefaultMessageFormatter, Error, Location, MessageFormatter, Options, Spanned};
 
@@ -14,7 +15,7 @@ use super::scalar::{self, quoted};
 use super::{Finding, Level};
 
 /// The shape of `text`, or the first thing that does not belong there.
-pub(super) fn parse(text: &str) -> Result<Spanned<Shape>, Finding> {
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<Spanned<T>, Finding> {
     if text.len() > TEXT_LIMIT_BYTES {
         let message = format!("the profile has more than {TEXT_LIMIT_BYTES} bytes: it is not read");
         return Err(place(Location::UNKNOWN, message));
@@ -44,24 +45,119 @@ pub(super) struct Shape {
     pub(super) schema: Option<Text>,
     pub(super) name: Option<Text>,
     pub(super) run: Option<Entries<Text>>,
+    pub(super) disks: Option<Spanned<Named>>,
+    pub(super) sysctls: Option<Spanned<Named>>,
     pub(super) workloads: Option<Spanned<Entries<Spanned<WorkloadShape>>>>,
-    pub(super) strategies: Option<Spanned<Entries<Spanned<Entries<Text>>>>>,
+    pub(super) strategies: Option<Spanned<Named>>,
     pub(super) matrix: Option<Spanned<MatrixShape>>,
+    pub(super) slo: Option<Entries<Text>>,
+    pub(super) gates: Option<Entries<Text>>,
     pub(super) log: Option<Entries<Text>>,
 }
+
+/// Mappings of single values, by name.
+pub(super) type Named = Entries<Spanned<Entries<Text>>>;
 
 /// One workload.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkloadShape {
-    pub(super) message_bytes: Option<Text>,
+    pub(super) message_bytes: Option<Spanned<Sizes>>,
     pub(super) producers: Option<Spanned<Vec<Text>>>,
+    pub(super) window: Option<Text>,
+    pub(super) rate: Option<Text>,
+    pub(super) find_rate: Option<Spanned<Entries<Text>>>,
+    pub(super) arrival: Option<Text>,
+    pub(super) burst: Option<Spanned<Entries<Text>>>,
+    pub(super) reader: Option<Text>,
 }
 
-/// Which workloads are combined with which strategies.
+/// One workload in a file of its own: a copy of the fields, because what is flattened loses its
+/// places.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkloadFile {
+    pub(super) schema: Option<Text>,
+    pub(super) name: Option<Text>,
+    message_bytes: Option<Spanned<Sizes>>,
+    producers: Option<Spanned<Vec<Text>>>,
+    window: Option<Text>,
+    rate: Option<Text>,
+    find_rate: Option<Spanned<Entries<Text>>>,
+    arrival: Option<Text>,
+    burst: Option<Spanned<Entries<Text>>>,
+    reader: Option<Text>,
+}
+
+impl WorkloadFile {
+    /// What it says of the workload.
+    pub(super) fn into_workload(self) -> WorkloadShape {
+        WorkloadShape {
+            message_bytes: self.message_bytes,
+            producers: self.producers,
+            window: self.window,
+            rate: self.rate,
+            find_rate: self.find_rate,
+            arrival: self.arrival,
+            burst: self.burst,
+            reader: self.reader,
+        }
+    }
+}
+
+/// A size, or sizes and how often each comes.
+pub(super) enum Sizes {
+    Mix(Entries<Text>),
+    One(String),
+}
+
+impl<'de> Deserialize<'de> for Sizes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMix;
+
+        impl<'de> Visitor<'de> for OneOrMix {
+            type Value = Sizes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size or a mapping of sizes to percents")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Sizes, E> {
+                Ok(Sizes::One(text.to_owned()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Sizes, E> {
+                Ok(Sizes::One(number.to_string()))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Sizes, E> {
+                Ok(Sizes::One(number.to_string()))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Sizes, E> {
+                // With its point, so that it does not pass for a whole number.
+                Ok(Sizes::One(format!("{number:?}")))
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Sizes, E> {
+                Ok(Sizes::One(value.to_string()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Sizes, A::Error> {
+                Entries::deserialize(MapAccessDeserializer::new(map)).map(Sizes::Mix)
+            }
+        }
+
+        deserializer.deserialize_any(OneOrMix)
+    }
+}
+
+/// What is combined with what.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MatrixShape {
+    pub(super) disks: Option<Spanned<Vec<Text>>>,
+    pub(super) sysctls: Option<Spanned<Vec<Text>>>,
     pub(super) workloads: Option<Spanned<Vec<Text>>>,
     pub(super) strategies: Option<Spanned<Vec<Text>>>,
 }

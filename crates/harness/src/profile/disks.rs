@@ -1,0 +1,166 @@
+//! Disks: their kinds and what describes each.
+
+use std::path::PathBuf;
+
+use crashlab::block::{DiskType, FsKind};
+use serde_yaml::{Location, Spanned};
+
+use super::scalar::{self, quoted};
+use super::steps::{Keys, Reader, SWITCH, Told};
+use super::yaml::{Entries, Shape, Text};
+use super::{Disk, DiskSpec};
+
+impl Reader {
+    /// The disks by name, those with errors as `None`.
+    pub(super) fn disks(&mut self, shape: &Shape) -> Vec<(String, Option<Disk>)> {
+        let Some(shapes) = &shape.disks else {
+            return Vec::new();
+        };
+        let entries = self.names("disks", shapes.referenced, &shapes.value);
+        let named = entries.iter().map(|(name, shape)| {
+            let path = format!("disks.{}", scalar::shortened(&name.value));
+            let valid_name = self.name("disks", name);
+            let disk = self.disk(&name.value, path, shape, &[]);
+            (name.value.clone(), valid_name.and(disk))
+        });
+        named.collect()
+    }
+
+    /// One disk; `beside` are keys of its file that do not describe it.
+    pub(super) fn disk(
+        &mut self,
+        name: &str,
+        path: String,
+        shape: &Spanned<Entries<Text>>,
+        beside: &[&str],
+    ) -> Option<Disk> {
+        let (at, keys) = (shape.referenced, Keys { path, entries: &shape.value.0, beside });
+        let spec = match self.kind(at, &keys, &KINDS)? {
+            "emulated" => self.emulated(at, &keys),
+            "loop" => self.image(&keys),
+            "simulated" => self.model(at, &keys).map(|model| DiskSpec::Simulated { model }),
+            "tmpfs" => {
+                let size = self.size(&keys, "size", LEAST_BYTES..=MOST_BYTES, DEFAULT_BYTES);
+                size.map(|size_bytes| DiskSpec::Tmpfs { size_bytes })
+            }
+            _ => {
+                let path = self.path(&keys, "path");
+                let plp = self.choice(&keys, "plp", &SWITCH, false);
+                path.ok().zip(plp).map(|(path, plp)| DiskSpec::Host { path, plp })
+            }
+        };
+        Some(Disk { name: name.to_owned(), spec: spec? })
+    }
+
+    fn emulated(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskSpec> {
+        let model = self.model(at, keys);
+        let (file_system, size_bytes) = self.formatted(keys);
+        Some(DiskSpec::Emulated {
+            model: model?,
+            file_system: file_system?,
+            size_bytes: size_bytes?,
+        })
+    }
+
+    fn image(&mut self, keys: &Keys<'_>) -> Option<DiskSpec> {
+        let (file_system, size_bytes) = self.formatted(keys);
+        let mount_options = self.optional(keys, "mount_options", String::new(), mount_options);
+        if let (Some(options), Some(text)) = (&mount_options, keys.get("mount_options"))
+            && let Some(option) = options.split(',').find(|option| UNFLUSHED.contains(option))
+        {
+            let message = format!(
+                "{}.mount_options: with {} no flush reaches the device: nothing on it is durable",
+                keys.path,
+                quoted(option)
+            );
+            self.warn(text.referenced, message);
+        }
+        let backing = self.path(keys, "backing");
+        Some(DiskSpec::Loop {
+            file_system: file_system?,
+            size_bytes: size_bytes?,
+            mount_options: mount_options?,
+            backing: backing.ok()?,
+        })
+    }
+
+    /// The file system and a size that it can have.
+    fn formatted(&mut self, keys: &Keys<'_>) -> (Option<FsKind>, Option<u64>) {
+        let file_system = self.choice(keys, "file_system", &FILE_SYSTEMS, FsKind::Ext4);
+        let size = self.size(keys, "size", LEAST_BYTES..=MOST_BYTES, DEFAULT_BYTES);
+        if let (Some(kind), Some(size), Some(text)) = (file_system, size, keys.get("size"))
+            && size < least_bytes(kind)
+        {
+            let least = least_bytes(kind) >> 20;
+            let message = format!(
+                "{}.size: {} is too small for {} (at least {least}MiB)",
+                keys.path,
+                scalar::shortened(&text.value),
+                kind.name()
+            );
+            self.error(text.referenced, message);
+        }
+        (file_system, size)
+    }
+
+    fn model(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskType> {
+        let path = format!("{}.type", keys.path);
+        let text = self.needed(at, &path, keys.get("type"))?;
+        let types = DiskType::ALL.map(|model| (model.name(), model));
+        self.chosen(&path, text, &types)
+    }
+
+    fn path(&mut self, keys: &Keys<'_>, key: &str) -> Result<Option<PathBuf>, Told> {
+        let path = self.optional(keys, key, None, |text| {
+            if text.is_empty() || text.contains(char::is_control) {
+                return Err(format!("{} is not a path", quoted(text)));
+            }
+            Ok(Some(PathBuf::from(text)))
+        });
+        path.ok_or(Told)
+    }
+}
+
+/// The options, if they can be handed to `mount -o` as they are.
+fn mount_options(text: &str) -> Result<String, String> {
+    let is_option = |option: &str| {
+        option.starts_with(|c: char| c.is_ascii_alphabetic())
+            && option.chars().all(|c| c.is_ascii_alphanumeric() || "_-=.:".contains(c))
+    };
+    if !text.split(',').all(is_option) {
+        let found = quoted(text);
+        return Err(format!("{found} is not a list of options such as noatime,data=ordered"));
+    }
+    if let Some(option) = text.split(',').find(|option| UNWRITABLE.contains(option)) {
+        return Err(format!("with {} nothing can be written", quoted(option)));
+    }
+    Ok(text.to_owned())
+}
+
+/// What the programs that make them ask for.
+fn least_bytes(kind: FsKind) -> u64 {
+    match kind {
+        FsKind::Btrfs => 128 << 20,
+        FsKind::Ext4 => LEAST_BYTES,
+        FsKind::Xfs => 300 << 20,
+    }
+}
+
+/// The kinds of disks and the keys that each takes.
+const KINDS: [(&str, &[&str]); 5] = [
+    ("host", &["kind", "path", "plp"]),
+    ("loop", &["kind", "file_system", "size", "mount_options", "backing"]),
+    ("tmpfs", &["kind", "size"]),
+    ("emulated", &["kind", "type", "file_system", "size"]),
+    ("simulated", &["kind", "type"]),
+];
+
+const FILE_SYSTEMS: [(&str, FsKind); 3] =
+    [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
+
+const UNFLUSHED: [&str; 3] = ["barrier=0", "nobarrier", "flushoncommit=0"];
+const UNWRITABLE: [&str; 2] = ["ro", "norecovery"];
+/// A log of small segments, and the file of the raw loop.
+const LEAST_BYTES: u64 = 64 << 20;
+const DEFAULT_BYTES: u64 = 2 << 30;
+const MOST_BYTES: u64 = 1 << 40;
