@@ -6,6 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 mod files;
 mod parts;
+mod shipped;
 
 use crate::results::Kind;
 
