@@ -6,9 +6,12 @@
 //! keys are refused, and several documents in a file but for those that [`Sweep::text`] has. All
 //! that is wrong with what the file means is reported at once, each error with its line and column.
 
+mod broker_conf;
+mod broker_keys;
 mod disks;
 mod library;
 mod model;
+mod properties;
 mod reading;
 mod scalar;
 mod steps;
@@ -24,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+pub use broker_conf::BrokerConf;
 pub use model::{
     Arrival, Burst, DirtyLimit, Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings,
     Share, Slo, Strategy, Sweep, Sysctls, Workload,
@@ -41,7 +45,7 @@ impl Sweep {
     /// meaning, by position. Text above 1 MiB is refused unread, and so is what nests or repeats
     /// beyond what a profile needs: no text takes long or much memory.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ProfileErrors> {
-        reading::read(file_name, text, None).map_err(|findings| ProfileErrors { findings })
+        Self::read(file_name, text, None)
     }
 
     /// As [`Self::parse`], with what the text does not define looked up in `root/profiles`.
@@ -50,7 +54,16 @@ impl Sweep {
     ///
     /// As there; those in a file that was looked up have its name, and come after the text's own.
     pub fn parse_within(file_name: &str, text: &str, root: &Path) -> Result<Self, ProfileErrors> {
-        reading::read(file_name, text, Some(root)).map_err(|findings| ProfileErrors { findings })
+        Self::read(file_name, text, Some(root))
+    }
+
+    fn read(file_name: &str, text: &str, root: Option<&Path>) -> Result<Self, ProfileErrors> {
+        let sweep =
+            reading::read(file_name, text, root).map_err(|findings| ProfileErrors { findings })?;
+        match library::broker_conf(text) {
+            Some(conf) => sweep.with_broker_conf(&BrokerConf::parse(BROKER_CONF, &conf)?),
+            None => Ok(sweep),
+        }
     }
 
     /// Reads a profile by its name, `root/profiles/sweeps/NAME.yaml`, or by its path.
@@ -101,6 +114,8 @@ pub struct Finding {
 pub enum Level {
     /// The profile is refused.
     Error,
+    /// It is taken; something else in it is not.
+    Note,
     /// It is taken, but probably not what was meant.
     Warning,
 }
@@ -117,6 +132,7 @@ impl fmt::Display for Finding {
         let Self { file_name, line, column, level, message } = self;
         let level = match level {
             Level::Error => "error",
+            Level::Note => "note",
             Level::Warning => "warning",
         };
         write!(f, "{file_name}:{line}:{column}: {level}: {message}")
@@ -173,6 +189,9 @@ fn read_limited(path: &Path) -> Result<String> {
         .with_context(|| format!("cannot read the profile {at}"))?;
     String::from_utf8(text).with_context(|| format!("the profile {at} is not UTF-8 text"))
 }
+
+/// How errors name a broker's configuration that is kept behind a profile.
+const BROKER_CONF: &str = "broker.conf";
 
 /// Where the named sweeps are, under the root.
 const SWEEPS: &str = "profiles/sweeps";

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::steps::Source;
-use super::{Disk, Sysctls};
+use super::{BROKER_CONF, Disk, Sysctls};
 
 /// What can be in a file of its own.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,25 @@ pub(super) fn split(text: &str) -> (&str, Vec<Part>) {
 /// The path in a line that begins a part.
 fn marked(line: &str) -> Option<&str> {
     let path = line.trim_end_matches(['\n', '\r']).strip_prefix(MARK)?;
-    (path.starts_with(FOLDER) && path.ends_with(ENDING)).then_some(path)
+    let is_part = path.starts_with(FOLDER) && path.ends_with(ENDING) || path == BROKER_CONF;
+    is_part.then_some(path)
+}
+
+/// A profile's text with a broker's configuration kept behind it, as comments.
+pub(super) fn with_broker_conf(text: &str, conf: &str) -> String {
+    // One that is there already comes last.
+    let mark = format!("\n{MARK}{BROKER_CONF}\n");
+    let text = text.split_once(&mark).map_or(text.trim_end_matches('\n'), |(before, _)| before);
+    let lines = conf.lines().flat_map(|line| [COMMENT, line, "\n"]);
+    format!("{text}{mark}{}", lines.collect::<String>())
+}
+
+/// The broker's configuration that is kept behind a profile.
+pub(super) fn broker_conf(text: &str) -> Option<String> {
+    let (_, parts) = split(text);
+    let part = parts.iter().find(|part| part.path == BROKER_CONF)?;
+    let lines = part.text.lines().map(|line| line.strip_prefix(COMMENT).unwrap_or(line));
+    Some(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
 /// Finds files by name: first those kept behind the profile, then those of the project.
@@ -144,5 +162,6 @@ impl Library {
 
 /// In YAML, a new document and a comment.
 const MARK: &str = "--- # ";
+const COMMENT: &str = "# ";
 const FOLDER: &str = "profiles/";
 const ENDING: &str = ".yaml";

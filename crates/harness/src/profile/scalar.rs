@@ -69,13 +69,16 @@ pub(super) fn have(wanted: &str, names: &[&str]) -> String {
 }
 
 /// The name that differs least from `wanted`, if it is not too much: one letter in three.
-fn closest<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
+pub(super) fn closest<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
     if wanted.len() > NAME_LIMIT {
         return None;
     }
-    let allowed = (wanted.chars().count() / 3).max(1);
+    let len = wanted.chars().count();
+    let allowed = (len / 3).max(1);
     names
         .iter()
+        // The distance is no less than the difference of the lengths, which is found sooner.
+        .filter(|name| name.chars().count().abs_diff(len) <= allowed)
         .map(|name| (distance(wanted, name), *name))
         .filter(|(distance, _)| *distance <= allowed)
         .min()

@@ -173,4 +173,4 @@ const PREALLOCS: [(&str, Prealloc); 3] =
     [("none", Prealloc::None), ("fallocate", Prealloc::Fallocate), ("zero", Prealloc::Zero)];
 
 /// 256 MiB: more would never be reached within a segment of the usual size.
-const MOST_PAGES: u64 = 65_536;
+pub(super) const MOST_PAGES: u64 = 65_536;

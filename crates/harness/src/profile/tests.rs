@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+mod broker;
 mod files;
 mod parts;
 mod shipped;
