@@ -18,6 +18,7 @@ mod error;
 mod fault;
 mod fs;
 mod medium;
+mod plain;
 mod private;
 mod process;
 mod protocol;
@@ -37,6 +38,7 @@ pub use disk::{CutView, DiskOptions, PowerDisk, ServerCommand};
 pub use error::{Error, Missing, MountError};
 pub use fault::{Fault, Requests, Times};
 pub use fs::{FsKind, Mounted};
+pub use plain::PlainMount;
 pub use private::PrivateMounts;
 pub(crate) use process::serve_file_system;
 pub use protocol::Counters;
@@ -51,14 +53,23 @@ pub use timing::{DiskType, Timing};
 /// The first thing that is missing.
 pub fn available(kind: FsKind) -> Result<(), Missing> {
     opens("/dev/fuse", "fuse")?;
-    opens("/dev/loop-control", "loop")?;
-    fs::program("losetup", "mount")?;
-    let (name, package) = kind.maker();
-    fs::program(name, package)?;
     if kind == FsKind::Btrfs {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         mounts_btrfs_twice(release.trim())?;
     }
+    takes_images(kind)
+}
+
+/// Whether this machine can mount that file system on an image ([`PlainMount::image`]).
+///
+/// # Errors
+///
+/// The first thing that is missing.
+pub fn takes_images(kind: FsKind) -> Result<(), Missing> {
+    opens("/dev/loop-control", "loop")?;
+    fs::program("losetup", "mount")?;
+    let (name, package) = kind.maker();
+    fs::program(name, package)?;
     may_mount()
 }
 
@@ -69,7 +80,11 @@ pub(crate) fn opens(path: &'static str, module: &'static str) -> Result<(), Miss
 }
 
 /// Whether this process can have mounts of its own.
-pub(crate) fn may_mount() -> Result<(), Missing> {
+///
+/// # Errors
+///
+/// [`Missing::Privilege`] if not.
+pub fn may_mount() -> Result<(), Missing> {
     // In a thread that ends at once, so that the caller keeps its mounts.
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| PrivateMounts::enter().map(drop));

@@ -198,7 +198,7 @@ impl Mounted {
 }
 
 /// Unmounts; what stays busy is detached, and goes with the last that uses it.
-fn unmount_patiently(path: &Path) -> rustix::io::Result<()> {
+pub(super) fn unmount_patiently(path: &Path) -> rustix::io::Result<()> {
     for _ in 0..BUSY_CHECKS {
         match unmount(path, UnmountFlags::empty()) {
             // A process that is being started has all our files open until it runs its program.
