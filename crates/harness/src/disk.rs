@@ -3,6 +3,7 @@
 //! Everything is read from `/proc` and `/sys` by plain files, so it needs no rights beyond those of
 //! any user. What cannot be read is `None`, never a guess.
 
+mod details;
 mod mounts;
 mod probe;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{major, minor};
 
+pub use self::details::DiskDetails;
 use self::mounts::Mount;
 pub use self::probe::{Probe, probe};
 use crate::results::DiskInfo;
@@ -46,6 +48,7 @@ pub fn inspect(dir: &Path) -> Result<DiskInfo> {
         in_memory: in_memory(dir, mount, block.as_ref()),
         free_bytes,
         total_bytes,
+        details: details::read(Path::new(SYS), &real, block.as_ref()),
         ..DiskInfo::default()
     };
     if let Some(block) = block {
@@ -235,7 +238,8 @@ fn is_any(name: &str, prefixes: &[&str]) -> bool {
 }
 
 const SYS: &str = "/sys";
-const MOUNTINFO: &str = "/proc/self/mountinfo";
+/// Of the thread, which can have mounts of its own ([`crate::disks`]).
+const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
 const DISKSTATS: &str = "/proc/diskstats";
 
 /// Places in a line of `/proc/diskstats`, counted from 0 (Documentation/admin-guide/iostats.rst).

@@ -24,7 +24,7 @@ pub fn capture(dir: &Path) -> Result<Environment> {
     let hypervisor = HYPERVISOR_FILES.iter().any(|path| Path::new(path).exists());
     Ok(Environment {
         schema: ENV_SCHEMA.to_owned(),
-        host_hash: host_hash(&read_needed("/proc/sys/kernel/hostname")?),
+        host_hash: short_hash(&read_needed("/proc/sys/kernel/hostname")?),
         kernel: read_needed("/proc/sys/kernel/osrelease")?,
         distribution: ["/etc/os-release", "/usr/lib/os-release"]
             .iter()
@@ -97,7 +97,7 @@ fn barriers(disk: &DiskInfo) -> Check {
     check("barriers", level, value, "no mount option keeps flushes from the device")
 }
 
-fn write_cache(disk: &DiskInfo) -> Check {
+pub(crate) fn write_cache(disk: &DiskInfo) -> Check {
     let (level, value) = match disk.write_cache.as_deref() {
         Some("write through") => (Level::Pass, "write through: no volatile cache reported"),
         Some("write back") => {
@@ -168,10 +168,11 @@ fn has_option(disk: &DiskInfo, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }
 
-/// The 32-bit FNV-1a hash of the host's name, so that two runs of one machine are seen to be.
+/// The 32-bit FNV-1a hash of a host's name or a disk's serial number, so that two runs of one
+/// machine are seen to be.
 ///
 /// It keeps the name out of a result; it does not keep it secret from whoever guesses names.
-fn host_hash(name: &str) -> String {
+pub(crate) fn short_hash(name: &str) -> String {
     let hash = name
         .trim()
         .bytes()
@@ -447,9 +448,9 @@ mod tests {
     fn the_hash_is_fnv_1a() {
         // The test vectors of the algorithm's authors.
         for (name, hash) in [("", "811c9dc5"), ("a", "e40c292c"), ("foobar", "bf9cf968")] {
-            assert_eq!(host_hash(name), hash);
+            assert_eq!(short_hash(name), hash);
         }
-        assert_eq!(host_hash("foobar\n"), "bf9cf968");
+        assert_eq!(short_hash("foobar\n"), "bf9cf968");
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod cell;
 pub mod chart;
 pub mod clock;
 pub mod disk;
+pub mod disks;
 pub mod distribution;
 pub mod environment;
 pub mod exposure;

@@ -10,7 +10,7 @@ pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
 /// The schema of [`Manifest`].
 pub const MANIFEST_SCHEMA: &str = "flushmark.manifest/1.0";
 /// The schema of [`Environment`].
-pub const ENV_SCHEMA: &str = "flushmark.env/1.0";
+pub const ENV_SCHEMA: &str = "flushmark.env/1.1";
 
 /// One cell, measured once: a line of `cells.jsonl`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -492,4 +492,7 @@ pub struct DiskInfo {
     pub free_bytes: u64,
     /// Size of the file system.
     pub total_bytes: u64,
+    /// More; empty before schema 1.1.
+    #[serde(default)]
+    pub details: crate::disk::DiskDetails,
 }

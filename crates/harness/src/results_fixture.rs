@@ -220,6 +220,7 @@ pub(crate) fn environment() -> Environment {
             in_memory: false,
             free_bytes: 90 << 30,
             total_bytes: 120 << 30,
+            details: crate::disk::DiskDetails::default(),
         },
     }
 }
