@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use harness::disks::DiskType;
 use harness::powercut::emulated::{self, Emulated, FsKind};
 use harness::powercut::lab::Lab;
 use harness::powercut::plan::{Strategy, cases};
@@ -37,6 +39,10 @@ pub(crate) struct Arguments {
     /// The file system on the emulated disk
     #[arg(long, value_name = "NAME", default_value = "ext4")]
     fs: FileSystem,
+    /// The type of the emulated disk, for how long it takes; all have a volatile cache, of which a
+    /// cut takes what was not flushed
+    #[arg(long, value_name = "TYPE", default_value = "nvme-noplp", value_parser = disk_types())]
+    disk: DiskType,
     /// Cuts for each strategy and interval; 300 are enough to compare p99
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -78,6 +84,12 @@ impl FileSystem {
             Self::Xfs => FsKind::Xfs,
         }
     }
+}
+
+/// A type of disks that can be emulated.
+pub(crate) fn disk_types() -> impl TypedValueParser<Value = DiskType> {
+    PossibleValuesParser::new(DiskType::ALL.map(DiskType::name))
+        .try_map(|name| DiskType::named(&name).ok_or("no such type"))
 }
 
 /// A flush interval: a whole number of `ms` or `s`.
@@ -137,7 +149,7 @@ fn lab(arguments: &Arguments, interrupted: &Arc<AtomicBool>) -> Result<Box<dyn L
         return Ok(Box::new(Simulated::new(None)));
     }
     let server = emulated::served_by(DISK_TASK)?;
-    match Emulated::new(arguments.fs.kind(), server, Arc::clone(interrupted))? {
+    match Emulated::new(arguments.fs.kind(), arguments.disk, server, Arc::clone(interrupted))? {
         Ok(lab) => Ok(Box::new(lab)),
         Err(missing) => {
             say!("no disk can be emulated here: {missing}; going on SIMULATED");

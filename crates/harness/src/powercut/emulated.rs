@@ -42,7 +42,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Logs on this file system, on disks that `server` serves.
+    /// Logs on this file system, on disks of this type that `server` serves.
     ///
     /// The calling thread, which must be the process's first and only one, has mounts of its own
     /// from then on.
@@ -52,6 +52,7 @@ impl Emulated {
     /// Outside: there is no place for the directories to mount on. Inside: what this machine lacks.
     pub fn new(
         file_system: FsKind,
+        disk_type: DiskType,
         server: ServerCommand,
         interrupted: Arc<AtomicBool>,
     ) -> Result<Result<Self, Missing>> {
@@ -62,7 +63,6 @@ impl Emulated {
         let directory = std::env::temp_dir();
         crate::workdir::sweep_stale(&directory);
         let work = Workdir::create(&directory)?;
-        let disk_type = DiskType::NvmeNoPlp;
         Ok(Ok(Self { mounts, server, work, file_system, disk_type, interrupted, running: None }))
     }
 
