@@ -49,7 +49,7 @@ impl std::error::Error for FloorLimited {}
 impl PowerDisk {
     /// Makes the disk as slow as `timing` says, less what the machine takes by itself, and measures
     /// what became of it, with a file in `directory`, which lies on the disk. What is off by more
-    /// than a twentieth is corrected and measured again, up to twice.
+    /// than a twentieth is corrected and measured again, up to twice; the nearest is kept.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl PowerDisk {
         let failed = |source| Error::system("write", &path, source);
         let file = prepare(&path).map_err(failed)?;
         self.set_timing(Timing::INSTANT)?;
-        let floor = median_sync(&file, FLOOR_ROUNDS).map_err(failed)?;
+        let floor = floor(&file).map_err(failed)?;
         let asked = timing.sync(BLOCK);
         if asked < floor * 2 {
             let _ = std::fs::remove_file(&path);
@@ -70,15 +70,23 @@ impl PowerDisk {
         let rounds = u32::try_from(rounds).unwrap_or(FLOOR_ROUNDS).clamp(9, FLOOR_ROUNDS);
         // A request that waits also has to wake up, which the floor does not have in it.
         let mut taken = floor;
-        let mut obtained = Duration::ZERO;
+        let mut best: Option<(Duration, Duration)> = None;
         for _ in 0..TRIES {
             self.set_timing(without(timing, taken))?;
-            obtained = median_sync(&file, rounds).map_err(failed)?;
+            let obtained = median_sync(&file, rounds).map_err(failed)?;
+            let is_better =
+                |(_, so_far): (_, Duration)| obtained.abs_diff(asked) < so_far.abs_diff(asked);
+            if best.is_none_or(is_better) {
+                best = Some((taken, obtained));
+            }
             if obtained.abs_diff(asked) * CLOSE <= asked {
                 break;
             }
-            taken = (taken + obtained).saturating_sub(asked);
+            // What else runs on the machine is no reason to make a disk that takes no time.
+            taken = (taken + obtained).saturating_sub(asked).min(asked / 2);
         }
+        let (taken, obtained) = best.expect("it is tried at least once");
+        self.set_timing(without(timing, taken))?;
         std::fs::remove_file(&path).map_err(failed)?;
         Ok(Calibration { asked, floor, obtained })
     }
@@ -93,6 +101,15 @@ fn without(timing: Timing, floor: Duration) -> Timing {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     };
     Timing { write: share(timing.write), flush: share(timing.flush), ..timing }
+}
+
+/// The least of several medians: what else runs for a moment is not the disk's.
+fn floor(file: &File) -> io::Result<Duration> {
+    let mut least = Duration::MAX;
+    for _ in 0..FLOOR_PARTS {
+        least = least.min(median_sync(file, FLOOR_ROUNDS / FLOOR_PARTS)?);
+    }
+    Ok(least)
 }
 
 fn prepare(path: &Path) -> io::Result<File> {
@@ -121,6 +138,7 @@ fn median_sync(file: &File, rounds: u32) -> io::Result<Duration> {
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 64;
 const FLOOR_ROUNDS: u32 = 200;
+const FLOOR_PARTS: u32 = 5;
 const ROUNDS_FOR: Duration = Duration::from_secs(2);
 /// How often what is taken off is corrected, at most.
 const TRIES: u32 = 3;
