@@ -27,6 +27,7 @@ use store_os::Log;
 use self::bulk::Plan;
 pub use self::cases::{Case, Contender};
 use self::clocked::Bench;
+pub(crate) use self::files::Blocks;
 use crate::clock::wall_ms;
 use crate::output::RunDirectory;
 use crate::random::Random;
@@ -284,6 +285,32 @@ fn measure(
     let measured = measured?;
     let is_whole = !bench.interrupted.load(Ordering::Relaxed);
     Ok(measured.filter(|_| is_whole))
+}
+
+/// One producer that waits for each record's sync, in a mapped log in `directory`, with records of
+/// `record_bytes`; `None` if it was interrupted, or the file system cannot map.
+pub(crate) fn mapped_syncs(
+    directory: &Path,
+    device: Option<&str>,
+    record_bytes: u64,
+    measure: Duration,
+    interrupted: &AtomicBool,
+) -> Result<Option<Measurement>> {
+    if !Log::can_map(directory)? {
+        return Ok(None);
+    }
+    let around = cell::record_bytes(0)?;
+    let work = Work {
+        producers: 1,
+        message_bytes: usize::try_from(record_bytes.saturating_sub(around))?,
+        record_bytes: usize::try_from(record_bytes)?,
+    };
+    let bench = Bench { directory, device, warmup: measure / 5, measure, interrupted };
+    let root = directory.join("mapped");
+    let measured = ours::sync(&bench, work, &root, Contender::Mapped);
+    remove(&root)?;
+    let found = measured?.of(0, Case::Sync1, Contender::Mapped);
+    Ok((!interrupted.load(Ordering::Relaxed)).then_some(found))
 }
 
 /// What is to be done, whoever does it.

@@ -134,17 +134,17 @@ impl Sink for Direct {
 }
 
 /// Memory at a multiple of a block.
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     memory: Vec<u8>,
 }
 
 impl Blocks {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { memory: vec![0; (1 << 20) + BLOCK] }
     }
 
     /// The first `len` bytes, of which the first `keep` stay as they are.
-    pub(super) fn first(&mut self, len: usize, keep: usize) -> &mut [u8] {
+    pub(crate) fn first(&mut self, len: usize, keep: usize) -> &mut [u8] {
         if self.memory.len() < len + BLOCK {
             let mut more = vec![0; 2 * len + BLOCK];
             let (from, to) = (self.start(), more.as_ptr().align_offset(BLOCK));
