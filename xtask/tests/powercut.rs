@@ -89,6 +89,19 @@ fn a_few_cuts_of_each_strategy_lose_nothing_that_was_promised() {
 }
 
 #[test]
+fn the_type_of_the_disk_can_be_chosen() {
+    if cannot_emulate() {
+        return;
+    }
+    let results = tempfile::tempdir().unwrap();
+    let arguments = ["--cuts", "1", "--strategy", "sync", "--disk", "sata-noplp"];
+    let run = run_of(results.path(), &arguments);
+    assert!(run.place.disk.ends_with("sata-noplp (2.0 ms a sync)"), "{}", run.place.disk);
+    let (_, stderr) = texts(&self::run(results.path(), &["--disk", "floppy"]));
+    assert!(stderr.contains("nvme-noplp") && stderr.contains("hdd-7200"), "{stderr}");
+}
+
+#[test]
 fn without_what_it_needs_it_says_so_and_goes_on_simulated() {
     let results = tempfile::tempdir().unwrap();
     // Whatever this machine can do: without programs no disk can be made.

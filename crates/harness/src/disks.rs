@@ -118,7 +118,8 @@ pub enum MadeKind {
     Tmpfs,
 }
 
-/// What a write of 4 KiB and its `fdatasync` were to take on an emulated disk, and do take: medians.
+/// What a write of 4 KiB and its `fdatasync` were to take on an emulated disk, and do take, as
+/// medians.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Calibration {
     /// On a disk of the type.
@@ -253,8 +254,8 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// If files on it are still open; it goes when they are closed. Or if what it stood in cannot be
-    /// removed.
+    /// If files on it are still open; it goes when they are closed. Or if what it stood in cannot
+    /// be removed.
     pub fn remove(self) -> Result<()> {
         let Undo { emulated, plain, power, workdir, image, .. } = self.undo;
         let unmounted = match (emulated, plain) {

@@ -96,7 +96,7 @@ pub(super) fn read(sys: &Path, real: &Path, block: Option<&Block>) -> DiskDetail
 /// members of a device mapper or an array.
 fn add_chain(sys: &Path, block: &Block, chain: &mut Vec<String>) {
     let name = block.name();
-    // A loop device can stand on a file of the file system that stands on it, after a mount over it.
+    // After a mount over its file, a loop device can seem to stand on itself.
     if chain.contains(&name) {
         return;
     }
