@@ -6,6 +6,7 @@ mod say;
 
 mod bench;
 mod ci;
+mod disk;
 mod limits;
 mod log;
 mod powercut;
@@ -33,6 +34,7 @@ struct Arguments {
 enum Task {
     Bench(bench::Arguments),
     Ci(ci::Arguments),
+    Disk(disk::Arguments),
     Limits(limits::Arguments),
     Log(log::Arguments),
     Powercut(powercut::Arguments),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let result = match arguments.task {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
+        Some(Task::Disk(arguments)) => disk::run(&arguments),
         Some(Task::Limits(arguments)) => limits::run(&arguments),
         Some(Task::Log(arguments)) => log::run(&arguments),
         Some(Task::Powercut(arguments)) => powercut::run(&arguments),
@@ -92,8 +95,9 @@ mod exit {
     pub(crate) const USAGE: u8 = 1;
     /// Runs ended early or their figures are invalid; a store is damaged; a promise was broken.
     pub(crate) const INVALID: u8 = 2;
-    /// The kernel's settings could not be applied, or put back.
-    pub(crate) const NOT_APPLIED: u8 = 3;
+    /// The environment that was asked for cannot be had: kernel settings, a disk; or kernel settings
+    /// could not be put back.
+    pub(crate) const ENVIRONMENT: u8 = 3;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;
 }

@@ -25,7 +25,7 @@ fn restore(roots: &Roots) -> Result<u8> {
         Ok(leftover) => say::stream(|out| tell(out, &leftover).context(say::CANNOT_WRITE)),
         Err(error) => {
             say!("error: {error:#}");
-            Ok(exit::NOT_APPLIED)
+            Ok(exit::ENVIRONMENT)
         }
     }
 }
@@ -37,7 +37,7 @@ fn tell(out: &mut dyn Write, leftover: &Leftover) -> io::Result<u8> {
             writeln!(out, "not all that process {pid} had changed could be put back:")?;
             list(out, restored)?;
             writeln!(out, "{} stays; try again as root", file.display())?;
-            return Ok(exit::NOT_APPLIED);
+            return Ok(exit::ENVIRONMENT);
         }
         Leftover::None => writeln!(out, "nothing to put back")?,
         Leftover::OtherBoot { file } => {
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(code, exit::OK);
         let failed = left("dirty_ratio 13\n");
         let mut out = Vec::new();
-        assert_eq!(tell(&mut out, &failed).unwrap(), exit::NOT_APPLIED);
+        assert_eq!(tell(&mut out, &failed).unwrap(), exit::ENVIRONMENT);
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("\n  only root may write vm.dirty_ratio (to be 20)\n"), "{text}");
         std::fs::write(dir.path().join("vm/refuse"), "").unwrap();
@@ -117,10 +117,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let roots = Roots::imitated(dir.path()).unwrap();
         let guard = Guard::take(&roots).unwrap();
-        assert_eq!(restore(&roots).unwrap(), exit::NOT_APPLIED);
+        assert_eq!(restore(&roots).unwrap(), exit::ENVIRONMENT);
         drop(guard);
         assert_eq!(restore(&roots).unwrap(), exit::OK);
         std::fs::write(dir.path().join("run/flushmark-restore.json"), "{").unwrap();
-        assert_eq!(restore(&roots).unwrap(), exit::NOT_APPLIED);
+        assert_eq!(restore(&roots).unwrap(), exit::ENVIRONMENT);
     }
 }
