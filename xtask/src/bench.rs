@@ -2,15 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harness::profile::Sweep;
-use harness::results::{Outcome, Status};
+use harness::output::read_manifest;
+use harness::powercut::emulated;
+use harness::profile::{BrokerConf, Sweep};
+use harness::results::{Cell, Level, Manifest, Outcome, Status};
 use harness::run::{self, Finished, Order};
 use harness::table;
 
 use crate::progress::Progress;
-use crate::{exit, say, signals};
+use crate::{exit, powercut, progress, say, signals};
 
 /// Measure this disk: messages per second and what a crash would take, per strategy
 ///
@@ -18,37 +21,124 @@ use crate::{exit, say, signals};
 /// on fresh logs in the directory's file system, several times in random order. Prints a table on
 /// stdout and leaves records, charts and a report in results/. Ctrl-C keeps what was measured.
 ///
+/// Sweeps may also vary disks and the kernel's vm.dirty_* settings, which are put back in any case:
+/// at the end, at a signal, and after a kill by the next start or `cargo xtask restore`.
+///
 /// Exit codes: 0 ok, 1 wrong command, profile or directory, 2 invalid figures or not one whole
-/// block of them, 130 interrupted.
+/// block of them, 3 kernel settings of the sweep could not be applied (its cells say so), 130
+/// interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The directory whose disk is measured; logs are made in it and removed again
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
-    /// What to measure: a name in profiles/sweeps, or a YAML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "quick")]
-    sweep: String,
+    #[command(flatten)]
+    what: What,
     /// Where the result directory is made [default: results/ of the project]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
+    /// Go on with a run that ended early: what its directory has is not measured again
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["sweep", "broker_conf", "results", "budget"]
+    )]
+    resume: Option<PathBuf>,
+}
+
+/// Say what `bench` would do: cells, time, bytes, disks, and what this machine lacks
+///
+/// Disks that the sweep makes are made and calibrated to see whether they can be, and taken away
+/// again. Nothing is measured, no kernel setting is touched.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanArguments {
+    #[command(flatten)]
+    what: What,
+}
+
+/// What is to be measured.
+#[derive(Debug, clap::Args)]
+struct What {
+    /// The directory whose disk is measured; logs are made in it and removed again [default: .]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// What to measure: a name in profiles/sweeps, or a YAML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "quick")]
+    sweep: String,
+    /// Measure a broker's configuration in place of the sweep's strategies
+    #[arg(long, value_name = "FILE")]
+    broker_conf: Option<PathBuf>,
+    /// The most that it may take, such as 90s, 20m or 2h: loads, then blocks are left out
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    budget: Option<Duration>,
     /// Measure even if the file system lives in memory; nothing there is durable
     #[arg(long)]
     allow_memory: bool,
 }
 
-fn measure(arguments: &Arguments) -> Result<Finished> {
-    let root = crate::root();
-    let sweep = Sweep::load(&arguments.sweep, &root)?;
-    let interrupted = signals::flag()?;
-    let order = Order {
-        directory: arguments.dir.clone(),
-        results: arguments.results.clone().unwrap_or_else(|| root.join("results")),
-        sweep,
-        command: command(),
-        revision: revision(&root),
-        allow_in_memory: arguments.allow_memory,
+/// `90s`, `20m`, `2h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "a whole number of seconds, minutes or hours is expected: 90s, 20m, 2h";
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return Err(wrong().to_owned()),
     };
+    let count: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    count
+        .checked_mul(seconds)
+        .filter(|seconds| (1..=604_800).contains(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| "between one second and a week".to_owned())
+}
+
+impl What {
+    fn order(&self, results: PathBuf, resume: Option<&Path>) -> Result<Order> {
+        let root = crate::root();
+        let earlier = resume.map(read_manifest).transpose()?;
+        let mut sweep = match &earlier {
+            // As it was then, whatever the files are now.
+            Some(earlier) => Sweep::parse("profile.yaml", &earlier.profile)?,
+            None => Sweep::load(&self.sweep, &root)?,
+        };
+        let budget = earlier.as_ref().map(|earlier| Duration::from_secs(earlier.budget_s));
+        let directory = earlier.map(|earlier| PathBuf::from(earlier.directory));
+        for warning in &sweep.warnings {
+            say!("{warning}");
+        }
+        if let Some(path) = &self.broker_conf {
+            let conf = BrokerConf::load(path)?;
+            for note in &conf.notes {
+                say!("{note}");
+            }
+            sweep = sweep.with_broker_conf(&conf)?;
+        }
+        if let Some(budget) = self.budget.or(budget.filter(|budget| !budget.is_zero())) {
+            sweep.budget = budget;
+        }
+        Ok(Order {
+            directory: self.dir.clone().or(directory).unwrap_or_else(|| PathBuf::from(".")),
+            results,
+            sweep,
+            command: command(),
+            revision: revision(&root),
+            allow_in_memory: self.allow_memory,
+            server: emulated::served_by(powercut::DISK_TASK)?,
+            resume: resume.map(Path::to_owned),
+        })
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<Finished> {
+    let results = arguments.results.clone().unwrap_or_else(|| crate::root().join("results"));
+    let order = arguments.what.order(results, arguments.resume.as_deref())?;
+    let interrupted = signals::flag()?;
     run::run(&order, &interrupted, &mut Progress::default())
+}
+
+pub(crate) fn plan(arguments: &PlanArguments) -> Result<u8> {
+    let order = arguments.what.order(crate::root().join("results"), None)?;
+    say::out(&progress::planned(&run::plan(&order)?))?;
+    Ok(exit::OK)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
@@ -65,19 +155,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         say!("{done} of {planned} cells were measured and are kept");
         return Ok(exit::INVALID);
     }
-    match manifest.outcome {
-        Outcome::Interrupted => {
-            say!("interrupted: {done} of {planned} cells were measured and are kept");
-            return Ok(exit::INTERRUPTED);
-        }
-        Outcome::Trimmed => say!(
-            "trimmed: the time allowed (run.budget_s) was over after {done} of {planned} cells"
-        ),
-        _ => {}
+    if manifest.outcome == Outcome::Interrupted {
+        say!("interrupted: {done} of {planned} cells were measured and are kept;");
+        say!("go on with cargo xtask bench --resume {}", path.display());
+        return Ok(exit::INTERRUPTED);
+    }
+    for left_out in &manifest.trimmed {
+        say!("trimmed to keep within the time allowed: {left_out}");
+    }
+    if manifest.outcome == Outcome::Trimmed && done < planned {
+        say!("trimmed: the time allowed was over after {done} of {planned} cells");
+    }
+    for noise in manifest.noise.iter().filter(|noise| noise.flagged) {
+        let (block, spread) = (noise.block + 1, noise.spread_pct);
+        say!("block {block} was noisy: its canaries differ by {spread:.0} %");
+    }
+    Ok(exit_code(manifest, cells))
+}
+
+fn exit_code(manifest: &Manifest, cells: &[Cell]) -> u8 {
+    let not_applied = |cell: &Cell| {
+        let mut checks = cell.validity.iter();
+        checks.any(|check| check.code == run::NOT_APPLIED && check.level == Level::Invalid)
+    };
+    if cells.iter().any(not_applied) {
+        say!("kernel settings were not applied: the cells say why");
+        return exit::ENVIRONMENT;
     }
     let invalid = cells.iter().any(|cell| cell.status == Status::Invalid);
     let per_block = manifest.cells_planned / manifest.blocks.max(1);
-    Ok(if invalid || done < per_block { exit::INVALID } else { exit::OK })
+    if invalid || manifest.cells_done < per_block { exit::INVALID } else { exit::OK }
 }
 
 /// The command as the user can give it again.
@@ -99,3 +206,20 @@ pub(crate) fn revision(root: &Path) -> Option<(String, bool)> {
 
 /// The table fits a terminal of this width.
 const COLUMNS: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_number_and_its_unit() {
+        let seconds = |text| duration(text).map(|found| found.as_secs());
+        assert_eq!(seconds("90s"), Ok(90));
+        assert_eq!(seconds("20m"), Ok(1200));
+        assert_eq!(seconds("2h"), Ok(7200));
+        for wrong in ["", "m", "20", "1.5h", "-3m", "20 m", "9d", "20µ", "0s", "169h"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert!(seconds("99999999999999999999h").is_err());
+    }
+}

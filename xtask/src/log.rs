@@ -272,7 +272,7 @@ mod tests {
         let found = store.scan(|_, options| {
             let progress = options.progress.unwrap();
             assert_eq!(progress(seen()), ControlFlow::Continue(()));
-            signal_hook::low_level::raise(signal_hook::consts::SIGINT).unwrap();
+            signal_hook::low_level::raise(signal_hook::consts::SIGTERM).unwrap();
             assert_eq!(progress(seen()), ControlFlow::Break(()));
             Err::<(), _>(SurveyError::Interrupted)
         });

@@ -37,6 +37,7 @@ enum Task {
     Disk(disk::Arguments),
     Limits(limits::Arguments),
     Log(log::Arguments),
+    Plan(bench::PlanArguments),
     Powercut(powercut::Arguments),
     #[command(hide = true)]
     PowerDisk(powercut::DiskArguments),
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Some(Task::Disk(arguments)) => disk::run(&arguments),
         Some(Task::Limits(arguments)) => limits::run(&arguments),
         Some(Task::Log(arguments)) => log::run(&arguments),
+        Some(Task::Plan(arguments)) => bench::plan(&arguments),
         Some(Task::Powercut(arguments)) => powercut::run(&arguments),
         Some(Task::PowerDisk(arguments)) => powercut::serve(&arguments),
         Some(Task::Restore(arguments)) => restore::run(&arguments),
@@ -95,8 +97,8 @@ mod exit {
     pub(crate) const USAGE: u8 = 1;
     /// Runs ended early or their figures are invalid; a store is damaged; a promise was broken.
     pub(crate) const INVALID: u8 = 2;
-    /// The environment that was asked for cannot be had: kernel settings, a disk; or kernel settings
-    /// could not be put back.
+    /// The environment that was asked for cannot be had: kernel settings, a disk; or settings could
+    /// not be put back.
     pub(crate) const ENVIRONMENT: u8 = 3;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;

@@ -8,7 +8,7 @@ use harness::clock::float;
 use harness::format;
 use harness::powercut;
 use harness::powercut::results::{Case, Cut, PlaceKind};
-use harness::results::Cell;
+use harness::results::{Cell, LeftOut, MeasuredDisk};
 use harness::run::{Plan, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
 use store_os::ScanProgress;
@@ -19,37 +19,70 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
-impl Watch for Progress {
-    fn planned(&mut self, plan: &Plan) {
-        let disk = &plan.environment.disk;
-        let per_block = plan.cells / plan.blocks.max(1);
-        say!(
-            "measuring {} ({}{}): {} cells in {} blocks of {per_block}",
+/// What a run will do, in lines.
+pub(crate) fn planned(plan: &Plan) -> String {
+    let disk = &plan.environment.disk;
+    let mut lines = vec![
+        format!(
+            "measuring {} ({}{}): {} cells in {}",
             disk.path,
             disk.file_system.as_deref().unwrap_or("unknown file system"),
             disk.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default(),
             plan.cells,
-            plan.blocks,
-        );
-        say!(
+            format::plural(usize::try_from(plan.blocks).unwrap_or(usize::MAX), "block"),
+        ),
+        format!(
             "takes about {}; writes at most {} in all, mostly far less,",
             minutes(plan.estimated),
             format::bytes(float(plan.total_bytes)),
-        );
-        say!(
+        ),
+        format!(
             "and at most {} at one time, which it removes again",
             format::bytes(float(plan.most_bytes)),
-        );
-        say!(
-            "a 4 KiB write with fdatasync takes {} here (p50 of a short look)",
-            format::duration(float(plan.probe.sync_ns_p50))
-        );
-        say!("results in {}", plan.path.display());
+        ),
+    ];
+    let is_one = plan.disks.len() == 1;
+    for disk in &plan.disks {
+        let sync = format::duration(float(disk.sync_p50_ns));
+        lines.push(match (is_one, &disk.calibration) {
+            (true, None) => {
+                format!("a 4 KiB write with fdatasync takes {sync} here (p50 of a short look)")
+            }
+            (false, None) => format!("disk {}: a sync takes {sync}{}", disk.name, labels(disk)),
+            (_, Some(found)) => format!("disk {}: {found}{}", disk.name, labels(disk)),
+        });
+    }
+    if !plan.sysctls.is_empty() {
+        lines.push(format!("kernel settings to be applied: {}", plan.sysctls.join(", ")));
+    }
+    lines.extend(plan.trimmed.iter().map(|out| format!("trimmed for the time allowed: {out}")));
+    for LeftOut { what, why, how } in &plan.left_out {
+        lines.push(format!("left out: {what}: {why}; {how}"));
+    }
+    if plan.cells_done > 0 {
+        lines.push(format!("going on: {} cells are there already", plan.cells_done));
+    }
+    if let Some(path) = &plan.path {
+        lines.push(format!("results in {}", path.display()));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn labels(disk: &MeasuredDisk) -> String {
+    if disk.labels.is_empty() { String::new() } else { format!(" ({})", disk.labels.join(", ")) }
+}
+
+impl Watch for Progress {
+    fn planned(&mut self, plan: &Plan) {
+        for line in planned(plan).lines() {
+            say!("{line}");
+        }
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(u64::from(plan.cells));
             let style =
                 ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {wide_msg}");
             bar.set_style(style.expect("the template is well formed"));
+            bar.set_position(u64::from(plan.cells_done));
             bar.enable_steady_tick(Duration::from_millis(250));
             self.bar = Some(bar);
         }

@@ -37,6 +37,7 @@ pub fn capture(dir: &Path) -> Result<Environment> {
         build: build(),
         sysctls: sysctls(),
         disk: disk::inspect(dir)?,
+        disks: Vec::new(),
     })
 }
 
@@ -357,6 +358,7 @@ mod tests {
                 total_bytes: 100,
                 ..DiskInfo::default()
             },
+            disks: Vec::new(),
         }
     }
 

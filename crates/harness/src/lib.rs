@@ -29,6 +29,7 @@ pub mod results;
 #[cfg(test)]
 mod results_fixture;
 pub mod run;
+pub mod search;
 pub mod series;
 pub mod strategy;
 pub mod summary;

@@ -304,6 +304,7 @@ pub(crate) fn mapped_syncs(
         producers: 1,
         message_bytes: usize::try_from(record_bytes.saturating_sub(around))?,
         record_bytes: usize::try_from(record_bytes)?,
+        file_bytes: Case::Sync1.file_bytes(Contender::Mapped),
     };
     let bench = Bench { directory, device, warmup: measure / 5, measure, interrupted };
     let root = directory.join("mapped");

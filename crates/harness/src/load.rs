@@ -1,5 +1,5 @@
-//! Producers: each sends, waits for its acknowledgement, and sends again; or has several messages on
-//! their way; or sends when messages are due, whatever became of those before.
+//! Producers: each sends, waits for its acknowledgement, and sends again; or has several messages
+//! on their way; or sends when messages are due, whatever became of those before.
 
 mod bodies;
 mod reader;

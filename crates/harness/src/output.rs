@@ -53,6 +53,22 @@ impl RunDirectory {
         Ok(Self { path })
     }
 
+    /// The directory of an earlier run.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn open(path: &Path) -> Result<Self> {
+        let has_cells = path.join("cells.jsonl").is_file();
+        anyhow::ensure!(
+            has_cells,
+            "{} is no result directory of a sweep: it has no cells.jsonl",
+            path.display()
+        );
+        let path = path.canonicalize().with_context(|| format!("open {}", path.display()))?;
+        Ok(Self { path })
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -158,6 +174,17 @@ impl Output {
         Ok(Self { directory, cells })
     }
 
+    /// Goes on with the directory of a run that ended early.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        let directory = RunDirectory::open(path)?;
+        let cells = directory.lines("cells.jsonl")?;
+        Ok(Self { directory, cells })
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.directory.path
@@ -241,6 +268,25 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Reads what a run was.
+///
+/// # Errors
+///
+/// If the file cannot be read, or is no manifest of this major schema version.
+pub fn read_manifest(path: &Path) -> Result<Manifest> {
+    let file = path.join("manifest.json");
+    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+    let manifest: Manifest =
+        serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    anyhow::ensure!(
+        manifest.schema.starts_with("flushmark.manifest/1."),
+        "{}: schema {} is not one that this version reads (flushmark.manifest/1.x)",
+        file.display(),
+        manifest.schema
+    );
+    Ok(manifest)
 }
 
 /// Reads the cells that a run left; a last line that was cut by a crash is passed over.

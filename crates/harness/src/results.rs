@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The schema of [`Cell`].
 pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
 /// The schema of [`Manifest`].
-pub const MANIFEST_SCHEMA: &str = "flushmark.manifest/1.0";
+pub const MANIFEST_SCHEMA: &str = "flushmark.manifest/1.1";
 /// The schema of [`Environment`].
 pub const ENV_SCHEMA: &str = "flushmark.env/1.1";
 
@@ -418,6 +418,70 @@ pub struct Manifest {
     pub ended_at_ms: Option<u64>,
     /// How the run ended.
     pub outcome: Outcome,
+    /// The directory that was given; empty before schema 1.1.
+    #[serde(default)]
+    pub directory: String,
+    /// The time that was allowed, in seconds; 0 before schema 1.1.
+    #[serde(default)]
+    pub budget_s: u64,
+    /// What was left out to keep within it.
+    #[serde(default)]
+    pub trimmed: Vec<String>,
+    /// What the machine lacked.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+    /// Kernel settings that were to be applied, and what became of that, the last time.
+    #[serde(default)]
+    pub sysctls: Vec<AppliedSysctls>,
+    /// How much the canaries of each block differed.
+    #[serde(default)]
+    pub noise: Vec<BlockNoise>,
+}
+
+/// A part of a sweep that could not be measured here.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// What: `disk cloud-3000iops`.
+    pub what: String,
+    /// What is missing.
+    pub why: String,
+    /// How to get it.
+    pub how: String,
+}
+
+/// Kernel settings of a profile, and whether they were in force.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct AppliedSysctls {
+    /// Their name in the profile.
+    pub name: String,
+    /// What the kernel took.
+    pub applied: crate::sysctl::Applied,
+}
+
+/// The same small cell at the beginning and the end of a block.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct BlockNoise {
+    /// The block, from 0.
+    pub block: u32,
+    /// How much the faster was faster, in percent.
+    pub spread_pct: f64,
+    /// Whether that is more than the profile allows (`gates.noise_max_pct`).
+    pub flagged: bool,
+}
+
+/// A disk of a sweep.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct MeasuredDisk {
+    /// Its name in the profile.
+    pub name: String,
+    /// What must be said beside its figures: `EMULATED`, `not durable`.
+    pub labels: Vec<String>,
+    /// What an emulated one was to take and does take; `null` for others.
+    pub calibration: Option<String>,
+    /// A write of 4 KiB with its sync, the median of a short look.
+    pub sync_p50_ns: u64,
+    /// Everything else.
+    pub info: DiskInfo,
 }
 
 /// How a run ended.
@@ -461,8 +525,11 @@ pub struct Environment {
     pub build: String,
     /// `vm.dirty_*` as found, by name.
     pub sysctls: std::collections::BTreeMap<String, String>,
-    /// The disk that was measured.
+    /// The disk that was measured, of several the first.
     pub disk: DiskInfo,
+    /// Every disk that was measured; empty before schema 1.1.
+    #[serde(default)]
+    pub disks: Vec<MeasuredDisk>,
 }
 
 /// The disk behind a directory.

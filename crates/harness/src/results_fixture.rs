@@ -188,6 +188,12 @@ pub(crate) fn manifest() -> Manifest {
         started_at_ms: 1_773_065_100_000,
         ended_at_ms: Some(1_773_065_400_000),
         outcome: Outcome::Complete,
+        directory: "/data/mq".to_owned(),
+        budget_s: 110,
+        trimmed: Vec::new(),
+        left_out: Vec::new(),
+        sysctls: Vec::new(),
+        noise: Vec::new(),
     }
 }
 
@@ -222,6 +228,7 @@ pub(crate) fn environment() -> Environment {
             total_bytes: 120 << 30,
             details: crate::disk::DiskDetails::default(),
         },
+        disks: Vec::new(),
     }
 }
 

@@ -1,27 +1,44 @@
 //! A sweep: blocks of cells in random order, within a budget of time and bytes.
 
+mod bench;
+mod kernel;
+mod plan;
+mod prepared;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use rustix::fs::syncfs;
 
+use self::bench::Bench;
+pub use self::kernel::NOT_APPLIED;
+use self::kernel::{guard, settings, sysctl_check, unchanged};
+pub use self::plan::CANARY;
+use self::plan::{Item, What};
+use self::prepared::Prepared;
 use crate::cell::{self, Measured, Place, Setting};
-use crate::clock::{float, now, round, wall_ms};
-use crate::disk::{self, Probe};
-use crate::environment;
+use crate::clock::{nanos, now, wall_ms};
+use crate::disk::Probe;
+use crate::disks::ServerCommand;
 use crate::format;
-use crate::output::Output;
-use crate::profile::{Strategy, Sweep, Workload};
-use crate::random::Random;
+use crate::output::{Output, read_cells};
+use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
-use crate::results::{Cell, Check, Environment, Level, MANIFEST_SCHEMA, Manifest, Outcome};
-use crate::workdir::{self, Workdir};
+use crate::results::{
+    AppliedSysctls, BlockNoise, Cell, Check, Environment, LeftOut, Level, MANIFEST_SCHEMA,
+    Manifest, MeasuredDisk, Outcome,
+};
+use crate::search;
+use crate::sysctl::{DirtySettings, Guard};
+use crate::vmstat;
 
 /// What to run and where.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The directory whose disk is measured.
+    /// The directory whose disk is measured, where the profile names no other.
     pub directory: PathBuf,
     /// Where result directories go.
     pub results: PathBuf,
@@ -33,15 +50,21 @@ pub struct Order {
     pub revision: Option<(String, bool)>,
     /// Measure even where the file system lives in memory.
     pub allow_in_memory: bool,
+    /// The program that serves emulated disks.
+    pub server: ServerCommand,
+    /// The directory of a run to go on with: what it has is not measured again.
+    pub resume: Option<PathBuf>,
 }
 
 /// What a run will do, before it does it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The run's directory.
-    pub path: PathBuf,
+    /// The run's directory; `None` if it is only planned.
+    pub path: Option<PathBuf>,
     /// Cells over all blocks.
     pub cells: u32,
+    /// Of these, those that an earlier run has measured.
+    pub cells_done: u32,
     /// Blocks.
     pub blocks: u32,
     /// About how long it takes.
@@ -50,10 +73,18 @@ pub struct Plan {
     pub total_bytes: u64,
     /// The most that is on the disk at one time, in bytes.
     pub most_bytes: u64,
+    /// What is left out to keep within the time allowed.
+    pub trimmed: Vec<String>,
+    /// What this machine lacks.
+    pub left_out: Vec<LeftOut>,
+    /// Each disk, with what its calibration found.
+    pub disks: Vec<MeasuredDisk>,
     /// Where it runs.
     pub environment: Environment,
-    /// What a short look at the disk found.
+    /// What a short look at the first disk found.
     pub probe: Probe,
+    /// What the kernel's settings that are to be applied are called.
+    pub sysctls: Vec<String>,
 }
 
 /// Told how a run goes.
@@ -83,12 +114,13 @@ pub struct Finished {
 
 /// Runs a sweep.
 ///
-/// Whatever ends it, the cells that were measured are kept and reported, and no log is left behind.
+/// Whatever ends it, the cells that were measured are kept and reported, no log is left behind, and
+/// the kernel's settings are as they were found.
 ///
 /// # Errors
 ///
-/// If it cannot begin: the directory, the results, the environment. What fails later is in
-/// [`Finished::error`].
+/// If it cannot begin: the directory, the results, the environment, another sweep on this machine.
+/// What fails later is in [`Finished::error`].
 pub fn run(order: &Order, interrupted: &AtomicBool, watch: &mut dyn Watch) -> Result<Finished> {
     ensure!(
         !cfg!(debug_assertions),
@@ -104,154 +136,56 @@ pub fn run_any_build(
     interrupted: &AtomicBool,
     watch: &mut dyn Watch,
 ) -> Result<Finished> {
-    workdir::sweep_stale(&order.directory);
-    let directory = order.directory.canonicalize().unwrap_or_else(|_| order.directory.clone());
-    let workdir = Workdir::create(&order.directory)?;
-    let probe = disk::probe(workdir.path())?;
-    let mut environment = environment::capture(&order.directory)?;
-    environment.disk.path = directory.display().to_string();
-    let checks = environment::checks(&environment, &probe, order.allow_in_memory);
-    if let Some(failed) = checks.iter().find(|check| refuses(check, order.allow_in_memory)) {
-        anyhow::bail!(
-            "{}: {}, and nothing there is durable: choose another with --dir, or give \
-             --allow-memory",
-            directory.display(),
-            failed.value
-        );
-    }
-    let limits = Limits::new(&order.sweep, &environment, &probe)?;
-    let one_block = block_time(&order.sweep);
-    ensure!(
-        one_block <= order.sweep.budget,
-        "one block takes about {} s and run.budget_s allows {} s: allow more, or measure less",
-        one_block.as_secs() + 1,
-        order.sweep.budget.as_secs()
-    );
+    let mut order = order.clone();
+    let prepared = Prepared::new(&mut order)?;
+    let guard = guard(&order.sweep)?;
     let started_at_ms = wall_ms();
-    let name = run_name(started_at_ms, &order.sweep.name, &environment.host_hash);
-    let output = Output::create(&order.results, &name)?;
-    let name = output.name();
-    let plan = plan(order, &output, &limits, environment, probe);
+    let (output, cells) = if let Some(path) = &order.resume {
+        (Output::open(path)?, read_cells(path)?)
+    } else {
+        let host = &prepared.environment.host_hash;
+        let name = run_name(started_at_ms, &order.sweep.name, host);
+        (Output::create(&order.results, &name)?, Vec::new())
+    };
+    let mut plan = prepared.plan(&order);
+    plan.path = Some(output.path().to_owned());
+    plan.cells_done = count(&cells);
     watch.planned(&plan);
+    let manifest = manifest(&order, &output.name(), &plan, started_at_ms);
     let mut sweep = Running {
-        order,
+        deadline: now().after(nanos(order.sweep.budget)),
+        order: &order,
         output,
-        manifest: manifest(order, &name, &plan, started_at_ms),
-        environment: plan.environment,
-        cells: Vec::new(),
+        manifest,
+        environment: prepared.environment,
+        benches: prepared.benches,
+        guard,
+        cells,
+        canaries: Vec::new(),
         watch,
         interrupted,
-        deadline: now().after(crate::clock::nanos(order.sweep.budget)),
     };
     sweep.output.write_json("env.json", &sweep.environment)?;
     sweep.output.write_json("manifest.json", &sweep.manifest)?;
     sweep.output.write_text("profile.yaml", &order.sweep.text)?;
-    let ended = sweep.blocks(workdir.path(), &checks, &limits);
-    let removed = workdir.close();
-    Ok(sweep.conclude(ended, removed))
+    let ended = sweep.blocks();
+    Ok(sweep.conclude(ended))
 }
 
-/// In memory is a reason to refuse, not only to mark: nobody asked for such a figure.
-fn refuses(check: &Check, allow_in_memory: bool) -> bool {
-    check.level == Level::Invalid && check.code == "in_memory" && !allow_in_memory
-}
-
-/// How much a cell may write.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Log bytes of one cell after which it ends early if it has seen enough.
-    soft: u64,
-    /// Log bytes of one cell after which it ends in any case.
-    hard: u64,
-    /// Over the whole run.
-    total: u64,
-    /// At one time.
-    most: u64,
-}
-
-impl Limits {
-    fn new(sweep: &Sweep, environment: &Environment, probe: &Probe) -> Result<Self> {
-        let seconds = sweep.measure.as_secs_f64();
-        // What is unsynced when a cell ends may have to be written out then; on a slow disk that
-        // must not take much longer than the cell.
-        let by_disk = round(float(probe.write_bytes_per_s) * seconds * 3.0);
-        let by_memory = environment.memory_bytes.unwrap_or(u64::MAX) / 4;
-        // Segments made ahead, the one at the end, and the file of the raw loop.
-        let beside = 3 * sweep.segment_bytes + raw::FILE_BYTES;
-        let free = environment.disk.free_bytes;
-        let by_space = (free / 2).saturating_sub(beside);
-        ensure!(
-            by_space >= LEAST_CELL_BYTES,
-            "{}: {} MiB are free, the run needs {} MiB: free some space, choose another disk with \
-             --dir, or a smaller log.segment_bytes",
-            environment.disk.path,
-            free >> 20,
-            (2 * (beside + LEAST_CELL_BYTES)).div_ceil(1 << 20)
-        );
-        let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
-        let hard = (2 * soft).min(by_memory).min(by_space);
-        let most = hard + beside;
-        let cells = store_core::length_u64(block(sweep, 0).len());
-        let total = most.saturating_mul(cells).saturating_mul(u64::from(sweep.blocks));
-        Ok(Self { soft, hard, total, most })
+/// What [`run`] would do: disks are made to look at them, and taken away again; no cell is
+/// measured.
+///
+/// # Errors
+///
+/// As [`run`], before its first cell.
+pub fn plan(order: &Order) -> Result<Plan> {
+    let mut order = order.clone();
+    let prepared = Prepared::new(&mut order)?;
+    let plan = prepared.plan(&order);
+    for bench in prepared.benches.into_iter().flatten() {
+        bench.remove()?;
     }
-}
-
-/// The cells of one block, but for the raw loop.
-fn cells(sweep: &Sweep) -> impl Iterator<Item = (&Strategy, &Workload, u32)> {
-    sweep.strategies.iter().flat_map(move |strategy| {
-        sweep.workloads.iter().flat_map(move |workload| {
-            workload.producers.iter().map(move |producers| (strategy, workload, *producers))
-        })
-    })
-}
-
-/// What stands at one position of a block.
-#[derive(Clone, Copy, Debug)]
-enum Item<'a> {
-    Raw(&'a Workload),
-    Strategy(&'a Strategy, &'a Workload, u32),
-}
-
-fn cells_per_block(sweep: &Sweep) -> u32 {
-    u32::try_from(block(sweep, 0).len()).unwrap_or(u32::MAX)
-}
-
-/// About how long a block takes.
-fn block_time(sweep: &Sweep) -> Duration {
-    (sweep.warmup + sweep.measure + AROUND_A_CELL).saturating_mul(cells_per_block(sweep))
-}
-
-/// A block's cells in the order of its seed: each cell once in every block.
-fn block(sweep: &Sweep, block: u32) -> Vec<Item<'_>> {
-    let mut items: Vec<Item<'_>> = cells(sweep)
-        .map(|(strategy, workload, producers)| Item::Strategy(strategy, workload, producers))
-        .chain(sweep.workloads.iter().map(Item::Raw))
-        .collect();
-    Random::new(sweep.seed.wrapping_add(u64::from(block))).shuffle(&mut items);
-    items
-}
-
-fn plan(
-    order: &Order,
-    output: &Output,
-    limits: &Limits,
-    environment: Environment,
-    probe: Probe,
-) -> Plan {
-    let sweep = &order.sweep;
-    let cells = cells_per_block(sweep) * sweep.blocks;
-    let estimated = block_time(sweep).saturating_mul(sweep.blocks).min(sweep.budget);
-    Plan {
-        path: output.path().to_owned(),
-        cells,
-        blocks: sweep.blocks,
-        estimated,
-        total_bytes: limits.total,
-        most_bytes: limits.most,
-        environment,
-        probe,
-    }
+    Ok(plan)
 }
 
 fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manifest {
@@ -267,10 +201,16 @@ fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manif
         seed: order.sweep.seed,
         blocks: order.sweep.blocks,
         cells_planned: plan.cells,
-        cells_done: 0,
+        cells_done: plan.cells_done,
         started_at_ms,
         ended_at_ms: None,
         outcome: Outcome::Running,
+        directory: real(&order.directory).display().to_string(),
+        budget_s: order.sweep.budget.as_secs(),
+        trimmed: plan.trimmed.clone(),
+        left_out: plan.left_out.clone(),
+        sysctls: Vec::new(),
+        noise: Vec::new(),
     }
 }
 
@@ -279,33 +219,19 @@ struct Running<'a> {
     output: Output,
     manifest: Manifest,
     environment: Environment,
+    benches: Vec<Option<Bench>>,
+    guard: Option<Guard>,
     cells: Vec<Cell>,
+    /// Rates of the present block's canaries.
+    canaries: Vec<f64>,
     watch: &'a mut dyn Watch,
     interrupted: &'a AtomicBool,
     deadline: store_core::Nanos,
 }
 
 impl Running<'_> {
-    fn blocks(&mut self, directory: &Path, checks: &[Check], limits: &Limits) -> Result<Outcome> {
+    fn blocks(&mut self) -> Result<Outcome> {
         let sweep = &self.order.sweep;
-        let device = self.environment.disk.device.clone();
-        let run = self.manifest.run.clone();
-        let setting = Setting {
-            run: &run,
-            directory,
-            device: device.as_deref(),
-            emulated: self.environment.disk.emulated,
-            volatile_cache: self.environment.disk.write_cache.as_deref() != Some("write through"),
-            warmup: sweep.warmup,
-            measure: sweep.measure,
-            soft_bytes: limits.soft,
-            hard_bytes: limits.hard,
-            segment_bytes: sweep.segment_bytes,
-            seed: sweep.seed,
-            gates: sweep.gates,
-            environment_checks: checks,
-            interrupted: self.interrupted,
-        };
         let mut longest_block = store_core::Nanos::new(0);
         for number in 0..sweep.blocks {
             let begun = now();
@@ -313,42 +239,131 @@ impl Running<'_> {
             if number > 0 && begun.after(longest_block) > self.deadline {
                 return Ok(Outcome::Trimmed);
             }
-            for (position, item) in (0..).zip(block(sweep, number)) {
-                // The first block alone may take longer than everything was to take.
-                if now() > self.deadline {
-                    return Ok(Outcome::Trimmed);
-                }
-                if let Some(outcome) = self.cell(&setting, number, position, item)? {
-                    return Ok(outcome);
-                }
+            if let Some(outcome) = self.block(number)? {
+                return Ok(outcome);
             }
             longest_block = longest_block.max(now().since(begun));
         }
-        Ok(Outcome::Complete)
+        Ok(if self.manifest.trimmed.is_empty() { Outcome::Complete } else { Outcome::Trimmed })
+    }
+
+    fn block(&mut self, number: u32) -> Result<Option<Outcome>> {
+        let sweep = &self.order.sweep;
+        self.canaries.clear();
+        if let Some(outcome) = self.canary(number, FIRST_CANARY)? {
+            return Ok(Some(outcome));
+        }
+        let mut in_force: Option<(usize, Check)> = None;
+        for (position, item) in (0..).zip(plan::block(sweep, number)) {
+            // The first block alone may take longer than everything was to take.
+            if now() > self.deadline {
+                return Ok(Some(Outcome::Trimmed));
+            }
+            if self.benches[item.disk].is_none() || self.has(number, position) {
+                continue;
+            }
+            let applied = match in_force.take() {
+                Some((of, check)) if of == item.sysctl => check,
+                _ => self.apply(item.sysctl)?,
+            };
+            if let Some(outcome) = self.cell(number, position, item, &applied)? {
+                return Ok(Some(outcome));
+            }
+            in_force = Some((item.sysctl, applied));
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.apply(&DirtySettings::default(), &[])?;
+        }
+        if let Some(outcome) = self.canary(number, LAST_CANARY)? {
+            return Ok(Some(outcome));
+        }
+        if let Some((spread_pct, flagged)) = plan::noise(&self.canaries, sweep.gates) {
+            self.manifest.noise.push(BlockNoise { block: number, spread_pct, flagged });
+        }
+        Ok(None)
+    }
+
+    /// Whether an earlier run has measured it.
+    fn has(&self, block: u32, position: u32) -> bool {
+        self.cells.iter().any(|cell| (cell.block, cell.position) == (block, position))
+    }
+
+    /// Brings kernel settings into force, and says whether they are.
+    fn apply(&mut self, index: usize) -> Result<Check> {
+        let of = &self.order.sweep.sysctls[index];
+        let applied = match &mut self.guard {
+            Some(guard) => Some(guard.apply(&settings(of)?, &[])?),
+            None => None,
+        };
+        let check = sysctl_check(of, applied.as_ref());
+        if let Some(applied) = applied {
+            self.manifest.sysctls.retain(|earlier| earlier.name != of.name);
+            self.manifest.sysctls.push(AppliedSysctls { name: of.name.clone(), applied });
+            self.output.write_json("manifest.json", &self.manifest)?;
+        }
+        Ok(check)
+    }
+
+    fn canary(&mut self, block: u32, position: u32) -> Result<Option<Outcome>> {
+        if !self.order.sweep.canary || self.has(block, position) {
+            return Ok(None);
+        }
+        let Some(disk) = self.benches.iter().position(Option::is_some) else { return Ok(None) };
+        let (strategy, workload) = plan::canary();
+        let what = What::Strategy(&strategy, &workload, 1);
+        let as_found = sysctl_check(&Sysctls::as_found(), None);
+        let item = Item { disk, sysctl: 0, what };
+        let outcome = self.cell(block, position, item, &as_found)?;
+        if let Some(cell) = self.cells.last().filter(|cell| cell.position == position) {
+            self.canaries.push(cell.acked_per_s);
+        }
+        Ok(outcome)
     }
 
     /// Measures and records one cell; an outcome if the run ends with it.
     fn cell(
         &mut self,
-        setting: &Setting<'_>,
         block: u32,
         position: u32,
         item: Item<'_>,
+        applied: &Check,
     ) -> Result<Option<Outcome>> {
-        let place = |producers| Place { block, position, producers };
-        let measured: Option<Measured> = match item {
-            Item::Raw(workload) => {
-                self.watch.started(block, &format!("raw/{}/1", workload.name));
-                let bytes = cell::record_bytes(usize::try_from(workload.message_bytes.mean())?)?;
-                raw::measure(setting, &place(1), workload, bytes)?
-            }
-            Item::Strategy(strategy, workload, producers) => {
-                self.watch
-                    .started(block, &format!("{}/{}/{producers}", strategy.name, workload.name));
-                cell::measure(setting, &place(producers), strategy, workload)?
-            }
+        let sweep = &self.order.sweep;
+        let is_canary = position == FIRST_CANARY || position == LAST_CANARY;
+        let (run, disk) = (self.manifest.run.clone(), sweep.disks[item.disk].name.clone());
+        let sysctl = if is_canary { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
+        let named = Names { disk: &disk, sysctl, is_one: is_one(sweep) };
+        self.watch.started(block, &named.cell(&item.what));
+        let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
+        let mut checks = bench.checks.clone();
+        checks.push(applied.clone());
+        checks.extend(self.settle(bench));
+        let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
+        let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
+        let setting = Setting {
+            run: &run,
+            directory: bench.directory(),
+            device: bench.info.device.as_deref(),
+            emulated: bench.info.emulated,
+            volatile_cache: bench.info.write_cache.as_deref() != Some("write through"),
+            warmup: sweep.warmup.min(longest),
+            measure: sweep.measure.min(longest),
+            soft_bytes: bench.limits.soft,
+            hard_bytes: bench.limits.hard,
+            segment_bytes: sweep.segment_bytes,
+            seed: sweep.seed,
+            gates: sweep.gates,
+            environment_checks: &checks,
+            interrupted: self.interrupted,
         };
-        let Some(measured) = measured else { return Ok(Some(Outcome::Interrupted)) };
+        let Some(mut measured) = measure(&setting, block, position, &item.what)? else {
+            return Ok(Some(Outcome::Interrupted));
+        };
+        let cell = &mut measured.cell;
+        named.put_into(cell, &item.what);
+        if let Some(guard) = &self.guard {
+            unchanged(guard, cell)?;
+        }
         self.output.write_cell(&measured)?;
         self.manifest.cells_done += 1;
         self.watch.finished(&measured.cell, self.manifest.cells_done, self.manifest.cells_planned);
@@ -360,8 +375,42 @@ impl Running<'_> {
         Ok(None)
     }
 
-    fn conclude(mut self, ended: Result<Outcome>, removed: Result<()>) -> Finished {
-        let ended = ended.and_then(|outcome| removed.map(|()| outcome));
+    /// Waits until little is dirty, so that no cell pays for the one before; what if it does not
+    /// come to that.
+    fn settle(&self, bench: &Bench) -> Option<Check> {
+        let most = self.order.sweep.drain_dirty_below_bytes;
+        let patience = now().after(nanos(DRAIN_PATIENCE));
+        let at_risk = || vmstat::pages().map(|pages| pages.at_risk_bytes());
+        let mut found = at_risk()?;
+        while found >= most && now() < patience && !self.interrupted.load(Ordering::Relaxed) {
+            let synced = std::fs::File::open(bench.directory()).map(syncfs);
+            // A sync that fails is for the log to find.
+            let _ = synced;
+            thread::sleep(Duration::from_millis(20));
+            found = at_risk()?;
+        }
+        thread::sleep(self.order.sweep.settle);
+        Some(Check {
+            code: "drained".to_owned(),
+            level: if found < most { Level::Pass } else { Level::Warn },
+            value: format::bytes(crate::clock::float(found)),
+            rule: format!(
+                "less than {} was dirty when the cell began",
+                format::bytes(crate::clock::float(most))
+            ),
+        })
+    }
+
+    fn conclude(mut self, ended: Result<Outcome>) -> Finished {
+        let mut ended = ended;
+        if let Some(guard) = self.guard.take() {
+            let restored = guard.restore().map(drop);
+            ended = ended.and_then(|outcome| restored.map(|()| outcome));
+        }
+        for bench in self.benches.drain(..).flatten() {
+            let removed = bench.remove();
+            ended = ended.and_then(|outcome| removed.map(|()| outcome));
+        }
         let (outcome, error) = match ended {
             Ok(outcome) => (outcome, None),
             Err(error) => (Outcome::Failed, Some(error)),
@@ -386,35 +435,76 @@ impl Running<'_> {
     }
 }
 
+/// Measures what stands at a position; `None` if it was interrupted.
+fn measure(
+    setting: &Setting<'_>,
+    block: u32,
+    position: u32,
+    what: &What<'_>,
+) -> Result<Option<Measured>> {
+    let place = |producers| Place { block, position, producers };
+    match what {
+        What::Raw(workload) => {
+            let bytes = cell::mean_record_bytes(&workload.message_bytes)?;
+            raw::measure(setting, &place(1), workload, bytes)
+        }
+        What::Strategy(strategy, workload, producers) => match workload.pace {
+            Pace::FindRate { p99, arrival } => {
+                search::measure(setting, &place(*producers), strategy, workload, (p99, arrival))
+            }
+            Pace::Closed | Pace::Rate { .. } => {
+                cell::measure(setting, &place(*producers), strategy, workload)
+            }
+        },
+    }
+}
+
+/// What a cell is called.
+struct Names<'a> {
+    disk: &'a str,
+    sysctl: &'a str,
+    /// The sweep has one disk and one kernel setting: neither needs to be said.
+    is_one: bool,
+}
+
+impl Names<'_> {
+    fn cell(&self, what: &What<'_>) -> String {
+        let own = match what {
+            What::Raw(workload) => format!("raw/{}/1", workload.name),
+            What::Strategy(strategy, workload, producers) => {
+                format!("{}/{}/{producers}", strategy.name, workload.name)
+            }
+        };
+        if self.is_one { own } else { format!("{}/{}/{own}", self.disk, self.sysctl) }
+    }
+
+    fn put_into(&self, cell: &mut Cell, what: &What<'_>) {
+        cell.cell = self.cell(what);
+        self.disk.clone_into(&mut cell.disk);
+        self.sysctl.clone_into(&mut cell.sysctl);
+    }
+}
+
+fn is_one(sweep: &Sweep) -> bool {
+    sweep.disks.len() == 1 && sweep.sysctls.len() == 1
+}
+
+/// Without links, if it can be told.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn count(cells: &[Cell]) -> u32 {
+    u32::try_from(cells.len()).unwrap_or(u32::MAX)
+}
+
 /// `<utc>-<sweep>-<host8>`, the time as `20261129T160502Z`.
 fn run_name(at_ms: u64, sweep: &str, host_hash: &str) -> String {
     format!("{}-{sweep}-{host_hash}", format::utc_compact(at_ms))
 }
 
-/// The least that a cell must be able to write.
-const LEAST_CELL_BYTES: u64 = 64 << 20;
-
-/// Opening, the first segments, and removing the log again.
-const AROUND_A_CELL: Duration = Duration::from_millis(400);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_block_has_every_cell_once_in_an_order_of_its_own() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let sweep = Sweep::load("quick", &root).unwrap();
-        let names = |number| -> Vec<String> {
-            block(&sweep, number).iter().map(|item| format!("{item:?}")).collect()
-        };
-        let mut blocks: Vec<_> = (0..3).map(names).collect();
-        assert_ne!(blocks[0], blocks[1]);
-        assert_eq!(blocks[0], names(0), "the seed decides");
-        for block in &mut blocks {
-            block.sort();
-        }
-        assert_eq!(blocks[0], blocks[1]);
-        assert_eq!(blocks[0].len(), 13);
-    }
-}
+/// Positions of a block's canaries, behind all others.
+const FIRST_CANARY: u32 = u32::MAX - 1;
+const LAST_CANARY: u32 = u32::MAX;
+/// How long a cell waits for others' dirty pages.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(30);

@@ -206,7 +206,12 @@ impl Row {
 /// The rows that these cells make: raw first, then none and the strategies, fewer producers first.
 ///
 /// The order of `cells` does not matter.
+///
+/// Canaries make no row: they show drift, and are nobody's way to run a store.
 pub fn rows(cells: &[Cell]) -> Vec<Row> {
+    let is_canary = |cell: &&Cell| cell.strategy == crate::run::CANARY;
+    let kept: Vec<Cell> = cells.iter().filter(|cell| !is_canary(cell)).cloned().collect();
+    let cells = &kept;
     let varies = varying(cells);
     let mut groups: BTreeMap<(usize, &str, Setting<'_>, u32), Vec<&Cell>> = BTreeMap::new();
     for cell in cells {

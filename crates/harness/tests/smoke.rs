@@ -54,6 +54,8 @@ fn order(directory: &Path, results: &Path) -> Order {
         command: vec!["test".to_owned()],
         revision: None,
         allow_in_memory: true,
+        server: harness::powercut::emulated::served_by("no such task").unwrap(),
+        resume: None,
     }
 }
 

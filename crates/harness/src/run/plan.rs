@@ -1,0 +1,239 @@
+//! Which cells a sweep has, in which order, and what is left out to keep within its time.
+
+use std::time::Duration;
+
+use crate::profile::{
+    Gates, Io, MessageBytes, Pace, Prealloc, Settings, Strategy, Sweep, Workload,
+};
+use crate::random::Random;
+
+/// What stands at one position of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item<'a> {
+    /// Which of the sweep's disks.
+    pub(super) disk: usize,
+    /// Which of its kernel settings.
+    pub(super) sysctl: usize,
+    pub(super) what: What<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What<'a> {
+    Raw(&'a Workload),
+    Strategy(&'a Strategy, &'a Workload, u32),
+}
+
+/// A block's cells in the order of its seed: each cell once in every block, those of one kernel
+/// setting one after the other, because a change of it must settle.
+pub(super) fn block(sweep: &Sweep, number: u32) -> Vec<Item<'_>> {
+    let mut random = Random::new(sweep.seed.wrapping_add(u64::from(number)));
+    let mut sysctls: Vec<usize> = (0..sweep.sysctls.len()).collect();
+    random.shuffle(&mut sysctls);
+    let mut block = Vec::new();
+    for sysctl in sysctls {
+        let mut items: Vec<Item<'_>> = (0..sweep.disks.len())
+            .flat_map(|disk| whats(sweep).into_iter().map(move |what| Item { disk, sysctl, what }))
+            .collect();
+        random.shuffle(&mut items);
+        block.append(&mut items);
+    }
+    block
+}
+
+/// Every strategy with every workload, and a raw loop for each workload.
+fn whats(sweep: &Sweep) -> Vec<What<'_>> {
+    let strategies = sweep.strategies.iter().flat_map(|strategy| {
+        sweep.workloads.iter().flat_map(move |workload| {
+            let producers = workload.producers.iter();
+            producers.map(move |producers| What::Strategy(strategy, workload, *producers))
+        })
+    });
+    strategies.chain(sweep.workloads.iter().map(What::Raw)).collect()
+}
+
+pub(super) fn cells_per_block(sweep: &Sweep) -> u32 {
+    u32::try_from(block(sweep, 0).len()).unwrap_or(u32::MAX)
+}
+
+/// About how long a block takes.
+pub(super) fn block_time(sweep: &Sweep) -> Duration {
+    let each = sweep.warmup + sweep.measure + sweep.settle + AROUND_A_CELL;
+    let to_search = sweep.workloads.iter().filter(|workload| is_searched(workload));
+    let searches = to_search.map(|workload| workload.producers.len()).sum::<usize>()
+        * sweep.strategies.len()
+        * sweep.disks.len()
+        * sweep.sysctls.len();
+    let searches = u32::try_from(searches).unwrap_or(u32::MAX);
+    let canaries = if sweep.canary { 2 } else { 0 };
+    each.saturating_mul(cells_per_block(sweep))
+        + each.saturating_mul(searches).saturating_mul(PROBES_OF_A_SEARCH)
+        + (canary_time(sweep) + AROUND_A_CELL) * canaries
+}
+
+fn is_searched(workload: &Workload) -> bool {
+    matches!(workload.pace, Pace::FindRate { .. })
+}
+
+/// What was left out of a sweep, a sentence each, so that it takes no longer than allowed.
+///
+/// Loads between the fewest and the most producers go first, then blocks beyond three, then all
+/// loads but the one with the most producers, then blocks. The time of one block is the least.
+pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
+    let before = sweep.clone();
+    let is_over = |sweep: &Sweep| sweep.budget < block_time(sweep).saturating_mul(sweep.blocks);
+    while is_over(sweep) {
+        let longest = |sweep: &Sweep, more_than: usize| {
+            let workloads = sweep.workloads.iter().enumerate();
+            let long = workloads.filter(|(_, workload)| workload.producers.len() > more_than);
+            long.max_by_key(|(_, workload)| workload.producers.len()).map(|(index, _)| index)
+        };
+        if let Some(index) = longest(sweep, 2) {
+            let producers = &mut sweep.workloads[index].producers;
+            producers.remove(producers.len() / 2);
+        } else if sweep.blocks > 3 {
+            sweep.blocks -= 1;
+        } else if let Some(index) = longest(sweep, 1) {
+            let producers = &mut sweep.workloads[index].producers;
+            let most = producers.iter().copied().max();
+            producers.retain(|count| Some(*count) == most);
+        } else if sweep.blocks > 1 {
+            sweep.blocks -= 1;
+        } else {
+            break;
+        }
+    }
+    told(&before, sweep)
+}
+
+fn told(before: &Sweep, after: &Sweep) -> Vec<String> {
+    let mut told = Vec::new();
+    for (asked, kept) in before.workloads.iter().zip(&after.workloads) {
+        let left_out = asked.producers.iter().filter(|count| !kept.producers.contains(count));
+        let left_out: Vec<String> = left_out.map(u32::to_string).collect();
+        if !left_out.is_empty() {
+            let counts = left_out.join(", ");
+            told.push(format!("workload {}: not with {counts} producers", asked.name));
+        }
+    }
+    if after.blocks < before.blocks {
+        told.push(format!("{} of {} blocks", after.blocks, before.blocks));
+    }
+    told
+}
+
+/// The same small cell at the beginning and the end of each block, which shows drift.
+pub(super) fn canary() -> (Strategy, Workload) {
+    let settings = Settings::GroupCommit {
+        timeout: Duration::from_secs(5),
+        gather: Duration::ZERO,
+        siblings: 5,
+        lead: true,
+        io: Io::Positioned,
+        prealloc: Prealloc::Zero,
+    };
+    let workload = Workload {
+        name: CANARY.to_owned(),
+        message_bytes: MessageBytes::one(4096),
+        producers: vec![1],
+        window: 1,
+        pace: Pace::Closed,
+        reader: false,
+    };
+    (Strategy { name: CANARY.to_owned(), settings }, workload)
+}
+
+pub(super) fn canary_time(sweep: &Sweep) -> Duration {
+    sweep.warmup.min(LONGEST_CANARY) + sweep.measure.min(LONGEST_CANARY)
+}
+
+/// How much the canaries of a block differ, in percent, and whether that is more than allowed.
+pub(super) fn noise(rates: &[f64], gates: Gates) -> Option<(f64, bool)> {
+    let least = rates.iter().copied().reduce(f64::min).filter(|least| *least > 0.0)?;
+    let most = rates.iter().copied().reduce(f64::max)?;
+    let spread = 100.0 * (most / least - 1.0);
+    (rates.len() > 1).then_some((spread, spread > f64::from(gates.noise_max_pct)))
+}
+
+/// The name of the canary, as strategy and as workload.
+pub const CANARY: &str = "canary";
+/// A canary is measured no longer.
+pub(super) const LONGEST_CANARY: Duration = Duration::from_secs(5);
+/// Opening, the first segments, and removing the log again.
+const AROUND_A_CELL: Duration = Duration::from_millis(400);
+/// About what a search for a rate takes, in cells.
+const PROBES_OF_A_SEARCH: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn quick() -> Sweep {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        Sweep::load("quick", &root).unwrap()
+    }
+
+    #[test]
+    fn every_block_has_every_cell_once_in_an_order_of_its_own() {
+        let sweep = quick();
+        let names = |number| -> Vec<String> {
+            block(&sweep, number).iter().map(|item| format!("{item:?}")).collect()
+        };
+        let mut blocks: Vec<_> = (0..3).map(names).collect();
+        assert_ne!(blocks[0], blocks[1]);
+        assert_eq!(blocks[0], names(0), "the seed decides");
+        for block in &mut blocks {
+            block.sort();
+        }
+        assert_eq!(blocks[0], blocks[1]);
+        assert_eq!(blocks[0].len(), 13);
+    }
+
+    #[test]
+    fn cells_of_one_kernel_setting_follow_each_other() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let sweep = Sweep::load("sysctl", &root).unwrap();
+        let settings = |number| -> Vec<usize> {
+            let mut changes: Vec<usize> =
+                block(&sweep, number).iter().map(|item| item.sysctl).collect();
+            changes.dedup();
+            changes
+        };
+        assert_eq!(settings(0).len(), sweep.sysctls.len(), "each is applied once in a block");
+        assert!((1..9).any(|number| settings(number) != settings(0)), "in random order");
+    }
+
+    #[test]
+    fn a_sweep_that_takes_too_long_loses_loads_then_blocks_and_says_so() {
+        let whole = quick();
+        let within = |blocks: u32, cells: u32| {
+            let each = block_time(&whole) / cells_per_block(&whole);
+            each * cells * blocks + Duration::from_millis(1)
+        };
+        let trimmed = |budget| {
+            let mut sweep = Sweep { budget, ..whole.clone() };
+            let told = trim(&mut sweep);
+            (sweep.workloads[0].producers.clone(), sweep.blocks, told)
+        };
+        assert_eq!(trimmed(within(3, 13)), (vec![1, 8, 64], 3, vec![]));
+        let told = ["workload closed-1k: not with 8 producers"].map(str::to_owned);
+        assert_eq!(trimmed(within(3, 9)), (vec![1, 64], 3, told.to_vec()));
+        let told = ["workload closed-1k: not with 1, 8 producers"].map(str::to_owned);
+        assert_eq!(trimmed(within(3, 5)), (vec![64], 3, told.to_vec()));
+        let (producers, blocks, told) = trimmed(within(1, 5));
+        assert_eq!((producers, blocks), (vec![64], 1));
+        assert_eq!(told[1], "1 of 3 blocks");
+        assert_eq!(trimmed(Duration::ZERO).1, 1, "one block is the least");
+    }
+
+    #[test]
+    fn canaries_that_differ_flag_their_block() {
+        let gates = Gates { noise_max_pct: 15, ..Gates::default() };
+        assert_eq!(noise(&[100.0], gates), None);
+        assert_eq!(noise(&[0.0, 100.0], gates), None);
+        let (spread, flagged) = noise(&[100.0, 114.0], gates).unwrap();
+        assert!((spread - 14.0).abs() < 1e-9 && !flagged);
+        assert!(noise(&[100.0, 90.0, 116.0], gates).unwrap().1);
+    }
+}

@@ -1,0 +1,91 @@
+//! What is found out and made before the first cell.
+
+use anyhow::{Context, Result, ensure};
+
+use super::bench::Bench;
+use super::plan::{self, Item};
+use super::{Order, Plan, real};
+use crate::disks::Unavailable;
+use crate::results::{Environment, LeftOut};
+use crate::{environment, workdir};
+
+/// Everything that stands before the first cell.
+pub(super) struct Prepared {
+    pub(super) environment: Environment,
+    trimmed: Vec<String>,
+    /// One for each disk of the sweep; `None` where this machine lacks something.
+    pub(super) benches: Vec<Option<Bench>>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Prepared {
+    pub(super) fn new(order: &mut Order) -> Result<Self> {
+        workdir::sweep_stale(&order.directory);
+        let mut environment = environment::capture(&order.directory)?;
+        environment.disk.path = real(&order.directory).display().to_string();
+        let trimmed = plan::trim(&mut order.sweep);
+        let one_block = plan::block_time(&order.sweep);
+        ensure!(
+            one_block <= order.sweep.budget,
+            "one block takes about {} s and {} s are allowed: allow more (run.budget_s, --budget), \
+             or measure less",
+            one_block.as_secs() + 1,
+            order.sweep.budget.as_secs()
+        );
+        let (mut benches, mut left_out) = (Vec::new(), Vec::new());
+        for disk in &order.sweep.disks {
+            let made = Bench::make(disk, order, &environment);
+            match made.with_context(|| format!("disk {}", disk.name))? {
+                Ok(bench) => benches.push(Some(bench)),
+                Err(Unavailable { why, how }) => {
+                    left_out.push(LeftOut { what: format!("disk {}", disk.name), why, how });
+                    benches.push(None);
+                }
+            }
+        }
+        let missing: Vec<String> =
+            left_out.iter().map(|left| format!("{}: {}", left.what, left.why)).collect();
+        ensure!(
+            benches.iter().any(Option::is_some),
+            "none of the sweep's disks is there: {}",
+            missing.join("; ")
+        );
+        environment.disks = benches.iter().flatten().map(Bench::described).collect();
+        if let Some(first) = benches.iter().flatten().next() {
+            let path = environment.disk.path.clone();
+            environment.disk = first.info.clone();
+            if order.sweep.disks[0].name == crate::profile::Disk::HOST {
+                environment.disk.path = path;
+            }
+        }
+        Ok(Self { environment, trimmed, benches, left_out })
+    }
+
+    pub(super) fn plan(&self, order: &Order) -> Plan {
+        let sweep = &order.sweep;
+        let is_there = |item: &Item<'_>| self.benches[item.disk].is_some();
+        let block = plan::block(sweep, 0);
+        let items: Vec<&Item<'_>> = block.iter().filter(|item| is_there(item)).collect();
+        let canaries = if sweep.canary { 2 } else { 0 };
+        let per_block = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(canaries);
+        let most = |item: &&Item<'_>| self.benches[item.disk].as_ref().map_or(0, |b| b.limits.most);
+        let total: u64 = items.iter().map(most).fold(0, u64::saturating_add);
+        let first = self.benches.iter().flatten().next().expect("one is there");
+        let changed = sweep.sysctls.iter().filter(|of| !of.changes_nothing());
+        Plan {
+            path: None,
+            cells: per_block.saturating_mul(sweep.blocks),
+            cells_done: 0,
+            blocks: sweep.blocks,
+            estimated: plan::block_time(sweep).saturating_mul(sweep.blocks).min(sweep.budget),
+            total_bytes: total.saturating_mul(u64::from(sweep.blocks)),
+            most_bytes: items.iter().map(most).max().unwrap_or(0),
+            trimmed: self.trimmed.clone(),
+            left_out: self.left_out.clone(),
+            disks: self.environment.disks.clone(),
+            environment: self.environment.clone(),
+            probe: first.probe,
+            sysctls: changed.map(|of| of.name.clone()).collect(),
+        }
+    }
+}
