@@ -51,15 +51,14 @@ fn what_is_due_is_sent_at_its_rate_and_counted_from_when_it_was_due() {
 
 #[test]
 fn a_rate_that_is_too_high_shows_as_lag_and_not_as_less_that_was_due() {
-    let offered = Offered { per_s: 50_000_000, arrival: Arrival::Constant, burst: None };
-    let (produced, load) = run(shape(1, Some(offered)), Duration::from_millis(50));
+    let offered = Offered { per_s: 5_000_000, arrival: Arrival::Constant, burst: None };
+    let (produced, load) = run(shape(1, Some(offered)), HALF);
     let due: u64 = produced.iter().map(|one| one.open.as_ref().unwrap().due).sum();
-    assert!(due >= 2_500_000, "{due}");
+    assert!(due >= 1_000_000, "{due}");
     assert!(load.acked() < due);
-    for one in &produced {
-        let lag = one.open.as_ref().unwrap().lag.max();
-        assert!(lag >= 40_000_000, "{lag} ns behind at the end");
-    }
+    let lags = produced.iter().map(|one| one.open.as_ref().unwrap().lag.max());
+    let lag = lags.max().unwrap();
+    assert!(lag >= 100_000_000, "{lag} ns behind at the end");
 }
 
 #[test]
