@@ -13,7 +13,7 @@ use harness::run::{self, Finished, Order};
 use harness::table;
 
 use crate::progress::Progress;
-use crate::{exit, powercut, progress, say, signals};
+use crate::{exit, powercut, progress, restore, say, signals};
 
 /// Measure this disk: messages per second and what a crash would take, per strategy
 ///
@@ -132,6 +132,7 @@ fn measure(arguments: &Arguments) -> Result<Finished> {
     let results = arguments.results.clone().unwrap_or_else(|| crate::root().join("results"));
     let order = arguments.what.order(results, arguments.resume.as_deref())?;
     let interrupted = signals::flag()?;
+    restore::at_start();
     run::run(&order, &interrupted, &mut Progress::default())
 }
 
