@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -95,6 +96,8 @@ impl Loop {
             .arg("sh")
             .arg(file)
             .arg(if wants_direct { "on" } else { "off" })
+            // Else a Ctrl-C that comes before its `trap` ends it, and the run with it.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -289,6 +292,8 @@ pub(super) fn run<'a>(
 ) -> Result<(), Error> {
     let output = Command::new(name)
         .args(arguments)
+        // A Ctrl-C is for us: it lets what was begun end, and takes it away in order.
+        .process_group(0)
         .stdin(Stdio::null())
         .output()
         .map_err(|source| Error::system("run", Path::new(name), source))?;
