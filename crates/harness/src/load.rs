@@ -20,7 +20,7 @@ use store_core::{LogOffset, Message, Nanos, QueueId, TimestampMs, Wait};
 use store_os::{AckError, Log, Queue, Ticket};
 
 pub use self::bodies::Bodies;
-pub use self::reader::Reader;
+pub use self::reader::{READ_BYTES, Reader};
 pub use self::schedule::{Offered, Schedule};
 use crate::clock::{now, wall_ms};
 use crate::distribution::times;

@@ -85,8 +85,9 @@ impl Drop for Reader {
 
 /// What a consumer reads at a time, several messages in one.
 const PIECE: usize = 256 << 10;
-/// 256 MiB together: more than disks read ahead.
 const PIECES: u64 = 1024;
+/// The old bytes: more than disks read ahead.
+pub const READ_BYTES: u64 = PIECES * (256 << 10);
 
 #[cfg(test)]
 mod tests {

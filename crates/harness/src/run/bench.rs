@@ -157,8 +157,11 @@ impl Limits {
         // must not take much longer than the cell.
         let by_disk = round(float(probe.write_bytes_per_s) * seconds * 3.0);
         let by_memory = environment.memory_bytes.unwrap_or(u64::MAX) / 4;
-        // Segments made ahead, the one at the end, and the file of the raw loop.
-        let beside = 3 * sweep.segment_bytes + raw::FILE_BYTES;
+        let reads = sweep.workloads.iter().any(|workload| workload.reader);
+        // Segments made ahead, the one at the end, the file of the raw loop, and what is read.
+        let beside = 3 * sweep.segment_bytes
+            + raw::FILE_BYTES
+            + if reads { crate::load::READ_BYTES } else { 0 };
         let free = environment.disk.free_bytes;
         let by_space = (free / 2).saturating_sub(beside);
         ensure!(
