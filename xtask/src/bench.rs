@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use harness::powercut::emulated;
 use harness::profile::{BrokerConf, Sweep};
 use harness::results::{Cell, Level, Manifest, Outcome, Status};
 use harness::run::{self, Finished, Order};
+use harness::sysctl::Roots;
 use harness::table;
 
 use crate::progress::Progress;
@@ -102,6 +104,7 @@ impl What {
         };
         let budget = earlier.as_ref().map(|earlier| Duration::from_secs(earlier.budget_s));
         let directory = earlier.map(|earlier| PathBuf::from(earlier.directory));
+        let directory = directory.filter(|directory| !directory.as_os_str().is_empty());
         for warning in &sweep.warnings {
             say!("{warning}");
         }
@@ -123,6 +126,7 @@ impl What {
             revision: revision(&root),
             allow_in_memory: self.allow_memory,
             server: emulated::served_by(powercut::DISK_TASK)?,
+            kernel: Roots::machine(),
             resume: resume.map(Path::to_owned),
         })
     }
@@ -138,8 +142,10 @@ fn measure(arguments: &Arguments) -> Result<Finished> {
 
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<u8> {
     let order = arguments.what.order(crate::root().join("results"), None)?;
-    say::out(&progress::planned(&run::plan(&order)?))?;
-    Ok(exit::OK)
+    let interrupted = signals::flag()?;
+    let plan = run::plan(&order, &interrupted)?;
+    say::out(&progress::planned(&plan))?;
+    Ok(if interrupted.load(Ordering::Relaxed) { exit::INTERRUPTED } else { exit::OK })
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {

@@ -8,8 +8,9 @@ use harness::clock::float;
 use harness::format;
 use harness::powercut;
 use harness::powercut::results::{Case, Cut, PlaceKind};
-use harness::results::{Cell, LeftOut, MeasuredDisk};
+use harness::results::{Cell, LeftOut, MeasuredDisk, Quantiles, Status};
 use harness::run::{Plan, Watch};
+use harness::sysctl::Leftover;
 use indicatif::{ProgressBar, ProgressStyle};
 use store_os::ScanProgress;
 
@@ -19,28 +20,28 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
-/// What a run will do, in lines.
+/// What a run will do, in lines that fit a terminal.
 pub(crate) fn planned(plan: &Plan) -> String {
-    let disk = &plan.environment.disk;
-    let mut lines = vec![
-        format!(
-            "measuring {} ({}{}): {} cells in {}",
-            disk.path,
-            disk.file_system.as_deref().unwrap_or("unknown file system"),
-            disk.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default(),
-            plan.cells,
-            format::plural(usize::try_from(plan.blocks).unwrap_or(usize::MAX), "block"),
-        ),
-        format!(
-            "takes about {}; writes at most {} in all, mostly far less,",
-            minutes(plan.estimated),
-            format::bytes(float(plan.total_bytes)),
-        ),
-        format!(
-            "and at most {} at one time, which it removes again",
-            format::bytes(float(plan.most_bytes)),
-        ),
-    ];
+    let mut lines = Vec::new();
+    if let Leftover::Restored { pid, restored } = &plan.leftover
+        && !restored.changes.is_empty()
+    {
+        let changes: Vec<String> = restored.changes.iter().map(ToString::to_string).collect();
+        lines.push(format!("put back what process {pid} had changed: {}", changes.join(", ")));
+    }
+    lines.push(format!(
+        "measuring {}: {} cells in {}",
+        measured(plan),
+        plan.cells,
+        format::plural(usize::try_from(plan.blocks).unwrap_or(usize::MAX), "block"),
+    ));
+    lines.push(format!(
+        "takes about {}; writes at most {} in all, mostly far less, and at most {} at one time, \
+         which it removes again",
+        minutes(plan.estimated),
+        format::bytes(float(plan.total_bytes)),
+        format::bytes(float(plan.most_bytes)),
+    ));
     let is_one = plan.disks.len() == 1;
     for disk in &plan.disks {
         let sync = format::duration(float(disk.sync_p50_ns));
@@ -65,7 +66,40 @@ pub(crate) fn planned(plan: &Plan) -> String {
     if let Some(path) = &plan.path {
         lines.push(format!("results in {}", path.display()));
     }
-    lines.join("\n") + "\n"
+    lines.iter().flat_map(|line| wrapped(line)).map(|line| line + "\n").collect()
+}
+
+/// What is measured, in words.
+fn measured(plan: &Plan) -> String {
+    if plan.disks.len() > 1 {
+        return format::plural(plan.disks.len(), "disk");
+    }
+    let disk = &plan.environment.disk;
+    format!(
+        "{} ({}{})",
+        disk.path,
+        disk.file_system.as_deref().unwrap_or("unknown file system"),
+        disk.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default(),
+    )
+}
+
+/// In lines of at most 80 columns, but for a longer word: a path is to be copied whole.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let is_full = line.chars().count() + 1 + word.chars().count() > COLUMNS;
+        if is_full && !line.trim().is_empty() {
+            // With the blank before the word, two.
+            lines.push(std::mem::replace(&mut line, " ".to_owned()));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
 }
 
 fn labels(disk: &MeasuredDisk) -> String {
@@ -83,6 +117,8 @@ impl Watch for Progress {
                 ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {wide_msg}");
             bar.set_style(style.expect("the template is well formed"));
             bar.set_position(u64::from(plan.cells_done));
+            // The time left is that of what is measured now.
+            bar.reset_eta();
             bar.enable_steady_tick(Duration::from_millis(250));
             self.bar = Some(bar);
         }
@@ -103,13 +139,27 @@ impl Watch for Progress {
                 }
             }
             None => say!(
-                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}",
+                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}{}",
                 cell.block + 1,
                 cell.cell,
                 format::count(cell.acked_per_s),
-                format::duration(float(cell.append_to_ack_ns.p99))
+                format::duration(float(ack(cell).p99)),
+                doubt(cell.status)
             ),
         }
+    }
+}
+
+/// From when a message was due, where it was at a time; else from its append.
+fn ack(cell: &Cell) -> Quantiles {
+    cell.open_loop.map_or(cell.append_to_ack_ns, |open| open.due_to_ack_ns)
+}
+
+fn doubt(status: Status) -> &'static str {
+    match status {
+        Status::Invalid => " (invalid)",
+        Status::Overload => " (overload)",
+        Status::Valid | Status::Warn => "",
     }
 }
 
@@ -232,6 +282,9 @@ impl Drop for ScanBar {
         }
     }
 }
+
+/// What a line may have.
+const COLUMNS: usize = 80;
 
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();

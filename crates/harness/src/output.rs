@@ -2,14 +2,15 @@
 //! nothing that was measured.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::cell::Measured;
 use crate::chart;
@@ -102,15 +103,17 @@ impl RunDirectory {
             .with_context(|| format!("write {}", path.display()))
     }
 
-    /// Opens a file of the run that grows by lines, and makes it if it is missing.
+    /// Opens a file of the run that grows by lines, and makes it if it is missing. A last line that
+    /// was cut by a crash is taken off, so that the next is one by itself.
     ///
     /// # Errors
     ///
     /// If it cannot be opened.
     pub fn lines(&self, name: &str) -> Result<Lines> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.with_context(|| format!("open {}", path.display()))?;
+        let opened = OpenOptions::new().create(true).read(true).append(true).open(&path);
+        let opened = opened.and_then(|file| cut_torn_line(&file).map(|()| file));
+        let file = opened.with_context(|| format!("open {}", path.display()))?;
         Ok(Lines { file, path })
     }
 
@@ -128,6 +131,14 @@ impl RunDirectory {
             let _ = fs::remove_file(&beside);
         }
     }
+}
+
+/// Takes off what stands behind the last line's end.
+fn cut_torn_line(mut file: &File) -> std::io::Result<()> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if whole < text.len() { file.set_len(store_core::length_u64(whole)) } else { Ok(()) }
 }
 
 /// A file of a run that grows by lines of JSON.
@@ -277,16 +288,22 @@ impl Output {
 /// If the file cannot be read, or is no manifest of this major schema version.
 pub fn read_manifest(path: &Path) -> Result<Manifest> {
     let file = path.join("manifest.json");
-    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-    let manifest: Manifest =
-        serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
-    anyhow::ensure!(
-        manifest.schema.starts_with("flushmark.manifest/1."),
-        "{}: schema {} is not one that this version reads (flushmark.manifest/1.x)",
-        file.display(),
-        manifest.schema
-    );
-    Ok(manifest)
+    let text = fs::read(&file).with_context(|| {
+        let path = path.display();
+        format!("{path} is no result directory of a sweep: its manifest.json cannot be read")
+    })?;
+    parse(&text, "flushmark.manifest/1.", || file.display().to_string())
+}
+
+/// Reads where a run ran.
+///
+/// # Errors
+///
+/// If the file cannot be read, or is no environment of this major schema version.
+pub fn read_environment(path: &Path) -> Result<Environment> {
+    let file = path.join("env.json");
+    let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    parse(&text, "flushmark.env/1.", || file.display().to_string())
 }
 
 /// Reads the cells that a run left; a last line that was cut by a crash is passed over.
@@ -296,21 +313,28 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
 /// If the file cannot be read, or a line is not a cell of this major schema version.
 pub fn read_cells(path: &Path) -> Result<Vec<Cell>> {
     let file = path.join("cells.jsonl");
-    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-    let mut cells = Vec::new();
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        if !line.ends_with('\n') {
-            break;
-        }
-        let place = || format!("{}:{}", file.display(), number + 1);
-        let cell: Cell = serde_json::from_str(line).with_context(place)?;
-        anyhow::ensure!(
-            cell.schema.starts_with("flushmark.cell/1."),
-            "{}: schema {} is not one that this version reads (flushmark.cell/1.x)",
-            place(),
-            cell.schema
-        );
-        cells.push(cell);
-    }
-    Ok(cells)
+    let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    let lines = text.split_inclusive(|byte| *byte == b'\n').enumerate();
+    let whole = lines.filter(|(_, line)| line.ends_with(b"\n"));
+    let cell = |(number, line): (usize, &[u8])| {
+        parse(line, "flushmark.cell/1.", || format!("{}:{}", file.display(), number + 1))
+    };
+    whole.map(cell).collect()
+}
+
+/// Reads a record of this major schema version; of another one, nothing but that is looked at.
+fn parse<T: DeserializeOwned>(text: &[u8], major: &str, place: impl Fn() -> String) -> Result<T> {
+    let Versioned { schema } = serde_json::from_slice(text).with_context(&place)?;
+    anyhow::ensure!(
+        schema.starts_with(major),
+        "{}: schema {schema} is not one that this version reads ({major}x)",
+        place()
+    );
+    serde_json::from_slice(text).with_context(place)
+}
+
+/// What every record begins with.
+#[derive(Deserialize)]
+struct Versioned {
+    schema: String,
 }

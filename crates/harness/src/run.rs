@@ -1,6 +1,7 @@
 //! A sweep: blocks of cells in random order, within a budget of time and bytes.
 
 mod bench;
+mod earlier;
 mod kernel;
 mod plan;
 mod prepared;
@@ -14,8 +15,9 @@ use anyhow::{Result, ensure};
 use rustix::fs::syncfs;
 
 use self::bench::Bench;
+use self::earlier::Earlier;
 pub use self::kernel::NOT_APPLIED;
-use self::kernel::{guard, settings, sysctl_check, unchanged};
+use self::kernel::{settings, sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
 use self::prepared::Prepared;
@@ -24,7 +26,7 @@ use crate::clock::{nanos, now, wall_ms};
 use crate::disk::Probe;
 use crate::disks::ServerCommand;
 use crate::format;
-use crate::output::{Output, read_cells};
+use crate::output::Output;
 use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
 use crate::results::{
@@ -32,7 +34,7 @@ use crate::results::{
     Manifest, MeasuredDisk, Outcome,
 };
 use crate::search;
-use crate::sysctl::{DirtySettings, Guard};
+use crate::sysctl::{DirtySettings, Guard, Leftover, Roots};
 use crate::vmstat;
 
 /// What to run and where.
@@ -52,6 +54,8 @@ pub struct Order {
     pub allow_in_memory: bool,
     /// The program that serves emulated disks.
     pub server: ServerCommand,
+    /// Where the kernel's settings are, and the lock that keeps sweeps apart.
+    pub kernel: Roots,
     /// The directory of a run to go on with: what it has is not measured again.
     pub resume: Option<PathBuf>,
 }
@@ -85,6 +89,21 @@ pub struct Plan {
     pub probe: Probe,
     /// What the kernel's settings that are to be applied are called.
     pub sysctls: Vec<String>,
+    /// What became of the kernel's settings that a killed run had left.
+    pub leftover: Leftover,
+}
+
+impl Plan {
+    /// Counts what an earlier run has measured.
+    fn go_on_from(&mut self, cells: &[Cell]) {
+        self.cells_done = count(cells);
+        // Also what was on a disk that is not there any more.
+        let is_there = |cell: &Cell| self.disks.iter().any(|disk| disk.name == cell.disk);
+        let others = cells.iter().filter(|cell| !is_canary(cell.position) && !is_there(cell));
+        self.cells = self.cells.saturating_add(count(others));
+        let left = self.cells.saturating_sub(self.cells_done);
+        self.estimated = (self.estimated / self.cells.max(1)).saturating_mul(left);
+    }
 }
 
 /// Told how a run goes.
@@ -137,21 +156,14 @@ pub fn run_any_build(
     watch: &mut dyn Watch,
 ) -> Result<Finished> {
     let mut order = order.clone();
-    let prepared = Prepared::new(&mut order)?;
-    let guard = guard(&order.sweep)?;
-    let started_at_ms = wall_ms();
-    let (output, cells) = if let Some(path) = &order.resume {
-        (Output::open(path)?, read_cells(path)?)
-    } else {
-        let host = &prepared.environment.host_hash;
-        let name = run_name(started_at_ms, &order.sweep.name, host);
-        (Output::create(&order.results, &name)?, Vec::new())
-    };
+    // First of all: another sweep is not to be disturbed by so much as the making of a disk.
+    let guard = Guard::take(&order.kernel)?;
+    let earlier = order.resume.as_ref().map(|path| Earlier::open(path, &order)).transpose()?;
+    let prepared = Prepared::new(&mut order, interrupted)?;
     let mut plan = prepared.plan(&order);
-    plan.path = Some(output.path().to_owned());
-    plan.cells_done = count(&cells);
+    plan.leftover = guard.leftover().clone();
+    let (output, manifest, cells) = begin(&order, &mut plan, earlier)?;
     watch.planned(&plan);
-    let manifest = manifest(&order, &output.name(), &plan, started_at_ms);
     let mut sweep = Running {
         deadline: now().after(nanos(order.sweep.budget)),
         order: &order,
@@ -161,7 +173,6 @@ pub fn run_any_build(
         benches: prepared.benches,
         guard,
         cells,
-        canaries: Vec::new(),
         watch,
         interrupted,
     };
@@ -178,14 +189,39 @@ pub fn run_any_build(
 /// # Errors
 ///
 /// As [`run`], before its first cell.
-pub fn plan(order: &Order) -> Result<Plan> {
+pub fn plan(order: &Order, interrupted: &AtomicBool) -> Result<Plan> {
     let mut order = order.clone();
-    let prepared = Prepared::new(&mut order)?;
+    let prepared = Prepared::new(&mut order, interrupted)?;
     let plan = prepared.plan(&order);
     for bench in prepared.benches.into_iter().flatten() {
         bench.remove()?;
     }
     Ok(plan)
+}
+
+/// The directory of a new run, or that of the earlier one with what it has.
+fn begin(
+    order: &Order,
+    plan: &mut Plan,
+    earlier: Option<Earlier>,
+) -> Result<(Output, Manifest, Vec<Cell>)> {
+    let Some(Earlier { output, manifest: then, cells }) = earlier else {
+        let started_at_ms = wall_ms();
+        let name = run_name(started_at_ms, &order.sweep.name, &plan.environment.host_hash);
+        let output = Output::create(&order.results, &name)?;
+        plan.path = Some(output.path().to_owned());
+        let manifest = manifest(order, &output.name(), plan, started_at_ms);
+        return Ok((output, manifest, Vec::new()));
+    };
+    plan.path = Some(output.path().to_owned());
+    plan.go_on_from(&cells);
+    let manifest = Manifest {
+        command: then.command,
+        noise: then.noise,
+        sysctls: then.sysctls,
+        ..manifest(order, &output.name(), plan, then.started_at_ms)
+    };
+    Ok((output, manifest, cells))
 }
 
 fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manifest {
@@ -220,10 +256,8 @@ struct Running<'a> {
     manifest: Manifest,
     environment: Environment,
     benches: Vec<Option<Bench>>,
-    guard: Option<Guard>,
+    guard: Guard,
     cells: Vec<Cell>,
-    /// Rates of the present block's canaries.
-    canaries: Vec<f64>,
     watch: &'a mut dyn Watch,
     interrupted: &'a AtomicBool,
     deadline: store_core::Nanos,
@@ -249,7 +283,6 @@ impl Running<'_> {
 
     fn block(&mut self, number: u32) -> Result<Option<Outcome>> {
         let sweep = &self.order.sweep;
-        self.canaries.clear();
         if let Some(outcome) = self.canary(number, FIRST_CANARY)? {
             return Ok(Some(outcome));
         }
@@ -271,13 +304,15 @@ impl Running<'_> {
             }
             in_force = Some((item.sysctl, applied));
         }
-        if let Some(guard) = &mut self.guard {
-            guard.apply(&DirtySettings::default(), &[])?;
-        }
+        self.guard.apply(&DirtySettings::default(), &[])?;
         if let Some(outcome) = self.canary(number, LAST_CANARY)? {
             return Ok(Some(outcome));
         }
-        if let Some((spread_pct, flagged)) = plan::noise(&self.canaries, sweep.gates) {
+        let of_block = self.cells.iter().filter(|cell| cell.block == number);
+        let canaries = of_block.filter(|cell| is_canary(cell.position));
+        let rates: Vec<f64> = canaries.map(|cell| cell.acked_per_s).collect();
+        if let Some((spread_pct, flagged)) = plan::noise(&rates, sweep.gates) {
+            self.manifest.noise.retain(|noise| noise.block != number);
             self.manifest.noise.push(BlockNoise { block: number, spread_pct, flagged });
         }
         Ok(None)
@@ -291,12 +326,11 @@ impl Running<'_> {
     /// Brings kernel settings into force, and says whether they are.
     fn apply(&mut self, index: usize) -> Result<Check> {
         let of = &self.order.sweep.sysctls[index];
-        let applied = match &mut self.guard {
-            Some(guard) => Some(guard.apply(&settings(of)?, &[])?),
-            None => None,
-        };
+        // Where the settings cannot even be read, nothing can be said of nothing being changed.
+        let is_unknown = of.changes_nothing() && self.guard.found().is_none();
+        let applied = if is_unknown { None } else { Some(self.guard.apply(&settings(of)?, &[])?) };
         let check = sysctl_check(of, applied.as_ref());
-        if let Some(applied) = applied {
+        if let Some(applied) = applied.filter(|_| !of.changes_nothing()) {
             self.manifest.sysctls.retain(|earlier| earlier.name != of.name);
             self.manifest.sysctls.push(AppliedSysctls { name: of.name.clone(), applied });
             self.output.write_json("manifest.json", &self.manifest)?;
@@ -313,11 +347,7 @@ impl Running<'_> {
         let what = What::Strategy(&strategy, &workload, 1);
         let as_found = sysctl_check(&Sysctls::as_found(), None);
         let item = Item { disk, sysctl: 0, what };
-        let outcome = self.cell(block, position, item, &as_found)?;
-        if let Some(cell) = self.cells.last().filter(|cell| cell.position == position) {
-            self.canaries.push(cell.acked_per_s);
-        }
-        Ok(outcome)
+        self.cell(block, position, item, &as_found)
     }
 
     /// Measures and records one cell; an outcome if the run ends with it.
@@ -329,7 +359,7 @@ impl Running<'_> {
         applied: &Check,
     ) -> Result<Option<Outcome>> {
         let sweep = &self.order.sweep;
-        let is_canary = position == FIRST_CANARY || position == LAST_CANARY;
+        let is_canary = is_canary(position);
         let (run, disk) = (self.manifest.run.clone(), sweep.disks[item.disk].name.clone());
         let sysctl = if is_canary { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
         let named = Names { disk: &disk, sysctl, is_one: is_one(sweep) };
@@ -361,9 +391,7 @@ impl Running<'_> {
         };
         let cell = &mut measured.cell;
         named.put_into(cell, &item.what);
-        if let Some(guard) = &self.guard {
-            unchanged(guard, cell)?;
-        }
+        unchanged(&self.guard, cell)?;
         self.output.write_cell(&measured)?;
         self.manifest.cells_done += 1;
         self.watch.finished(&measured.cell, self.manifest.cells_done, self.manifest.cells_planned);
@@ -389,7 +417,11 @@ impl Running<'_> {
             thread::sleep(Duration::from_millis(20));
             found = at_risk()?;
         }
-        thread::sleep(self.order.sweep.settle);
+        let rested = now().after(nanos(self.order.sweep.settle));
+        while now() < rested && !self.interrupted.load(Ordering::Relaxed) {
+            let left = Duration::from_nanos(rested.since(now()).get());
+            thread::sleep(left.min(Duration::from_millis(20)));
+        }
         Some(Check {
             code: "drained".to_owned(),
             level: if found < most { Level::Pass } else { Level::Warn },
@@ -403,10 +435,8 @@ impl Running<'_> {
 
     fn conclude(mut self, ended: Result<Outcome>) -> Finished {
         let mut ended = ended;
-        if let Some(guard) = self.guard.take() {
-            let restored = guard.restore().map(drop);
-            ended = ended.and_then(|outcome| restored.map(|()| outcome));
-        }
+        let restored = self.guard.restore().map(drop);
+        ended = ended.and_then(|outcome| restored.map(|()| outcome));
         for bench in self.benches.drain(..).flatten() {
             let removed = bench.remove();
             ended = ended.and_then(|outcome| removed.map(|()| outcome));
@@ -494,8 +524,12 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn count(cells: &[Cell]) -> u32 {
-    u32::try_from(cells.len()).unwrap_or(u32::MAX)
+fn count<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> u32 {
+    u32::try_from(cells.into_iter().count()).unwrap_or(u32::MAX)
+}
+
+fn is_canary(position: u32) -> bool {
+    position == FIRST_CANARY || position == LAST_CANARY
 }
 
 /// `<utc>-<sweep>-<host8>`, the time as `20261129T160502Z`.

@@ -2,15 +2,9 @@
 
 use anyhow::Result;
 
-use crate::profile::{Sweep, Sysctls};
+use crate::profile::Sysctls;
 use crate::results::{Cell, Check, Level};
-use crate::sysctl::{Applied, DirtySettings, Guard, Key, Roots, Status as InForce};
-
-/// The kernel's settings, if the sweep changes any.
-pub(super) fn guard(sweep: &Sweep) -> Result<Option<Guard>> {
-    let changes = sweep.sysctls.iter().any(|settings| !settings.changes_nothing());
-    changes.then(|| Guard::take(&Roots::machine())).transpose()
-}
+use crate::sysctl::{Applied, DirtySettings, Guard, Key, Status as InForce};
 
 /// A profile's settings in the kernel's words.
 pub(super) fn settings(of: &Sysctls) -> Result<DirtySettings> {

@@ -1,5 +1,7 @@
 //! What is found out and made before the first cell.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, Result, ensure};
 
 use super::bench::Bench;
@@ -7,7 +9,8 @@ use super::plan::{self, Item};
 use super::{Order, Plan, real};
 use crate::disks::Unavailable;
 use crate::results::{Environment, LeftOut};
-use crate::{environment, workdir};
+use crate::sysctl::Leftover;
+use crate::{environment, format, workdir};
 
 /// Everything that stands before the first cell.
 pub(super) struct Prepared {
@@ -19,7 +22,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(order: &mut Order) -> Result<Self> {
+    /// Makes the disks, and no more of them once it is interrupted.
+    pub(super) fn new(order: &mut Order, interrupted: &AtomicBool) -> Result<Self> {
         workdir::sweep_stale(&order.directory);
         let mut environment = environment::capture(&order.directory)?;
         environment.disk.path = real(&order.directory).display().to_string();
@@ -34,6 +38,10 @@ impl Prepared {
         );
         let (mut benches, mut left_out) = (Vec::new(), Vec::new());
         for disk in &order.sweep.disks {
+            // With one disk there is a run to be reported, be it without a cell.
+            if interrupted.load(Ordering::Relaxed) && benches.iter().any(Option::is_some) {
+                break;
+            }
             let made = Bench::make(disk, order, &environment);
             match made.with_context(|| format!("disk {}", disk.name))? {
                 Ok(bench) => benches.push(Some(bench)),
@@ -43,6 +51,8 @@ impl Prepared {
                 }
             }
         }
+        left_out.extend(never_made(order.sweep.disks.len() - benches.len()));
+        benches.resize_with(order.sweep.disks.len(), || None);
         let missing: Vec<String> =
             left_out.iter().map(|left| format!("{}: {}", left.what, left.why)).collect();
         ensure!(
@@ -86,6 +96,16 @@ impl Prepared {
             environment: self.environment.clone(),
             probe: first.probe,
             sysctls: changed.map(|of| of.name.clone()).collect(),
+            leftover: Leftover::None,
         }
     }
+}
+
+/// What an interruption leaves out.
+fn never_made(disks: usize) -> Option<LeftOut> {
+    (disks > 0).then(|| LeftOut {
+        what: format::plural(disks, "disk"),
+        why: "interrupted before they were made".to_owned(),
+        how: "go on with --resume".to_owned(),
+    })
 }
