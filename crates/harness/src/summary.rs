@@ -324,7 +324,8 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
 }
 
 fn figures(cells: &[&Cell], all: &[Cell]) -> Option<Figures> {
-    let ack = |cell: &Cell| cell.append_to_ack_ns;
+    // Where messages are due at a time, what comes late is late from then on.
+    let ack = |cell: &Cell| cell.open_loop.map_or(cell.append_to_ack_ns, |open| open.due_to_ack_ns);
     let flush = |cell: &Cell| cell.flush_ns;
     let per_flush: Vec<f64> = cells
         .iter()

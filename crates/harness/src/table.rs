@@ -71,31 +71,62 @@ fn run_line(manifest: &Manifest, rows: &[Row]) -> String {
     )
 }
 
-/// The table in the widest form that fits.
+/// The table in the widest form that fits; where there are several settings, the rows of each stand
+/// under its name, because side by side with the strategy it would be cut off.
 fn body(rows: &[Row], width: usize) -> Vec<String> {
-    let longest = rows.iter().map(|row| named(row).chars().count()).max().unwrap_or(0);
+    let mut settings: Vec<&str> = Vec::new();
+    for row in rows {
+        if !settings.contains(&row.setting.as_str()) {
+            settings.push(&row.setting);
+        }
+    }
+    let of = |setting: &&str| rows.iter().filter(|row| row.setting == *setting).collect();
+    let groups: Vec<Vec<&Row>> = settings.iter().map(of).collect();
+    let is_one = groups.len() == 1;
+    let named: Vec<(String, &Row)> = groups
+        .iter()
+        .flatten()
+        .map(|row| (if is_one { named(row) } else { row.strategy.clone() }, *row))
+        .collect();
+    let longest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut tries = vec![(true, longest, 2), (false, longest, 2)];
     tries.extend((8..longest).rev().map(|name| (false, name, 2)));
     tries.push((false, 8, 1));
     let mut lines = Vec::new();
+    let mut each = 1;
     for (on_one_line, name, gap) in tries {
-        lines = drawn(rows, on_one_line, name, gap);
+        lines = drawn(&named, on_one_line, name, gap);
+        each = if on_one_line { 1 } else { 2 };
         if lines.iter().all(|line| line.trim_end().chars().count() <= width) {
             break;
         }
     }
-    lines
+    if is_one { lines } else { headed(lines, each, &settings, &groups) }
 }
 
-fn drawn(rows: &[Row], on_one_line: bool, name: usize, gap: u16) -> Vec<String> {
+/// Puts each setting before the lines of its rows, of which each has `each`.
+fn headed(lines: Vec<String>, each: usize, settings: &[&str], groups: &[Vec<&Row>]) -> Vec<String> {
+    // The heads are as high as a row, and a rule is below them.
+    let mut lines = lines.into_iter();
+    let mut headed: Vec<String> = lines.by_ref().take(each + 1).collect();
+    for (setting, group) in settings.iter().zip(groups) {
+        let setting = if setting.is_empty() { "as found" } else { *setting };
+        headed.push(format!("[{setting}]"));
+        headed.extend(lines.by_ref().take(each * group.len()));
+    }
+    headed
+}
+
+fn drawn(rows: &[(String, &Row)], on_one_line: bool, name: usize, gap: u16) -> Vec<String> {
     let mut table = Table::new();
+    let texts = rows.iter().map(|(named, row)| Texts::of(row, format::clipped(named, name)));
     if on_one_line {
         table.set_header(ONE_LINE_HEADS);
-        table.add_rows(rows.iter().map(|row| Texts::of(row, name).on_one_line()));
+        table.add_rows(texts.map(Texts::on_one_line));
         ruled(table, 1, gap)
     } else {
         table.set_header(TWO_LINE_HEADS);
-        table.add_rows(rows.iter().map(|row| Texts::of(row, name).on_two_lines()));
+        table.add_rows(texts.map(Texts::on_two_lines));
         ruled(table, 2, gap)
     }
 }
@@ -138,10 +169,10 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(row: &Row, name: usize) -> Self {
+    fn of(row: &Row, strategy: String) -> Self {
         let doubtful = if row.status == Status::Valid { "" } else { " ?" };
         let mut texts = Self {
-            strategy: format::clipped(&named(row), name),
+            strategy,
             producers: format!("×{}{doubtful}", row.producers),
             rate: "invalid".to_owned(),
             range: format!("[{}]", format::plural(row.invalid_blocks.len(), "block")),
@@ -249,7 +280,12 @@ fn footnotes(
         (rough, "~", "too few values for a firm percentile".to_owned()),
         (some, "", "lost: age of the oldest message at risk and log bytes, p99 of time".to_owned()),
         (
-            some,
+            cells.iter().any(|cell| cell.open_loop.is_some()),
+            "",
+            "at a rate: latency is from when a message was due to its acknowledgement".to_owned(),
+        ),
+        (
+            cells.iter().any(|cell| cell.open_loop.is_none()),
             "",
             "closed loop: latency is service time, from append to acknowledgement".to_owned(),
         ),
@@ -335,7 +371,7 @@ const NONE: &str = "–";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Outcome;
+    use crate::results::{Arrival, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
         HOSTILE, assert_fits, cell, environment, example, extreme, manifest, troubled,
     };
@@ -381,6 +417,43 @@ mod tests {
     fn a_row_takes_one_line_where_there_is_room() {
         let line = "staged          ×64  436k !  [401k–471k]     44   186 µs   557 µs";
         assert!(shown(&example(), 120).contains(line));
+    }
+
+    #[test]
+    fn each_of_several_settings_stands_whole_above_its_rows() {
+        let on = |disk: &str| {
+            let disk = disk.to_owned();
+            let edit = move |c: &mut Cell| c.disk.clone_from(&disk);
+            [Kind::Raw, Kind::GroupCommit].map(|kind| cell(kind, 1, 0, &edit))
+        };
+        let cells = [on("a-disk-with-quite-a-long-name"), on("another-disk-of-that-sort")].concat();
+        for (width, each) in [(80, 2), (200, 1)] {
+            let text = shown(&cells, width);
+            let lines: Vec<&str> = text.lines().collect();
+            let at = |head: &str| lines.iter().position(|line| *line == head).unwrap();
+            let first = at("[a-disk-with-quite-a-long-name]");
+            let second = at("[another-disk-of-that-sort]");
+            assert_eq!(second - first, 2 * each + 1, "{text}");
+            for rows in [&lines[first + 1..second], &lines[second + 1..]] {
+                assert!(rows[0].starts_with("raw  ") && rows[each].starts_with("sync  "), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_comes_when_it_is_due_is_late_from_then_on() {
+        let lags = |c: &mut Cell| {
+            c.open_loop = Some(OpenLoop {
+                offered_per_s: 1000.0,
+                arrival: Arrival::Constant,
+                due: 1000,
+                due_to_ack_ns: Quantiles { p50: 700_000_000, ..c.append_to_ack_ns },
+                lag_ns: Quantiles::default(),
+            });
+        };
+        let text = shown(&[cell(Kind::GroupCommit, 4, 0, lags)], 80);
+        assert!(text.contains("700 ms") && text.contains("from when a message was due"), "{text}");
+        assert!(!text.contains("closed loop"), "{text}");
     }
 
     #[test]
