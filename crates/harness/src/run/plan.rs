@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::clock::{float, nanos};
+use crate::format;
 use crate::profile::{
     Gates, Io, MessageBytes, Pace, Prealloc, Settings, Strategy, Sweep, Workload,
 };
@@ -77,7 +79,8 @@ fn is_searched(workload: &Workload) -> bool {
 /// What was left out of a sweep, a sentence each, so that it takes no longer than allowed.
 ///
 /// Loads between the fewest and the most producers go first, then blocks beyond three, then all
-/// loads but the one with the most producers, then blocks. The time of one block is the least.
+/// loads but the one with the most producers; then long cells are halved, for one block of long
+/// cells has no spread to tell a difference by; then blocks. The time of one block is the least.
 pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
     let before = sweep.clone();
     let is_over = |sweep: &Sweep| sweep.budget < block_time(sweep).saturating_mul(sweep.blocks);
@@ -96,6 +99,9 @@ pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
             let producers = &mut sweep.workloads[index].producers;
             let most = producers.iter().copied().max();
             producers.retain(|count| Some(*count) == most);
+        } else if sweep.blocks == 3 && sweep.measure >= 2 * SHORTEST_HALF {
+            sweep.measure /= 2;
+            sweep.warmup /= 2;
         } else if sweep.blocks > 1 {
             sweep.blocks -= 1;
         } else {
@@ -114,6 +120,11 @@ fn told(before: &Sweep, after: &Sweep) -> Vec<String> {
             let counts = left_out.join(", ");
             told.push(format!("workload {}: not with {counts} producers", asked.name));
         }
+    }
+    if after.measure < before.measure {
+        let [kept, asked] =
+            [after, before].map(|sweep| format::duration(float(nanos(sweep.measure).get())));
+        told.push(format!("cells of {kept} in place of {asked}, with as much less to warm up"));
     }
     if after.blocks < before.blocks {
         told.push(format!("{} of {} blocks", after.blocks, before.blocks));
@@ -160,6 +171,8 @@ pub const CANARY: &str = "canary";
 pub(super) const LONGEST_CANARY: Duration = Duration::from_secs(5);
 /// Opening, the first segments, and removing the log again.
 const AROUND_A_CELL: Duration = Duration::from_millis(400);
+/// A cell is not halved below it: ten intervals of a timed flush.
+const SHORTEST_HALF: Duration = Duration::from_secs(5);
 /// About what a search for a rate takes, in cells.
 const PROBES_OF_A_SEARCH: u32 = 8;
 
@@ -225,6 +238,19 @@ mod tests {
         assert_eq!((producers, blocks), (vec![64], 1));
         assert_eq!(told[1], "1 of 3 blocks");
         assert_eq!(trimmed(Duration::ZERO).1, 1, "one block is the least");
+    }
+
+    #[test]
+    fn long_cells_are_halved_before_there_are_too_few_blocks_to_compare() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut sweep = Sweep::load("full", &root).unwrap();
+        sweep.budget = Duration::from_mins(20);
+        let told = trim(&mut sweep);
+        assert!(block_time(&sweep) * sweep.blocks <= sweep.budget);
+        assert_eq!((sweep.blocks, sweep.measure), (3, Duration::from_secs(5)));
+        assert_eq!(sweep.warmup, Duration::from_secs(1));
+        let words = "cells of 5.0 s in place of 10 s, with as much less to warm up";
+        assert!(told.iter().any(|out| out == words), "{told:?}");
     }
 
     #[test]
