@@ -4,9 +4,9 @@ use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -90,13 +90,34 @@ pub(super) struct Loop {
 impl Loop {
     /// Attaches `file`, past its page cache if `wants_direct` and the kernel can.
     pub(super) fn attach(file: &Path, wants_direct: bool) -> Result<Self, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (attached, ended) = Self::hold(file, wants_direct)?;
+            if let Some(attached) = attached {
+                return Ok(attached);
+            }
+            // A Ctrl-C can still be before the holder has a group of its own. Nothing is attached
+            // then: what attaches cannot be ended by it.
+            if ended.status.signal().is_none() || tries == TRIES {
+                let mut said = String::from_utf8_lossy(&ended.stderr).into_owned();
+                if said.trim().is_empty() {
+                    said = ended.status.to_string();
+                }
+                return Err(Error::Program { name: "losetup", said });
+            }
+        }
+    }
+
+    /// What is attached, if it could be; and how the holder ended.
+    fn hold(file: &Path, wants_direct: bool) -> Result<(Option<Self>, Output), Error> {
         let failed = |source| Error::system("run losetup for", file, source);
         let mut holder = Command::new("sh")
             .args(["-c", HOLD])
             .arg("sh")
             .arg(file)
             .arg(if wants_direct { "on" } else { "off" })
-            // Else a Ctrl-C that comes before its `trap` ends it, and the run with it.
+            // A Ctrl-C that comes before its `trap` would end it, and the run with it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -112,17 +133,15 @@ impl Loop {
         };
         // The end of its input lets the holder go.
         let ended = holder.wait_with_output().map_err(failed)?;
-        match opened {
-            None => {
-                let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-                Err(Error::Program { name: "losetup", said })
-            }
+        let attached = match opened {
+            None => None,
             Some((path, Ok(open))) => {
                 let is_direct = is_direct(&path);
-                Ok(Self { path, is_direct, _open: open })
+                Some(Self { path, is_direct, _open: open })
             }
-            Some((path, Err(source))) => Err(Error::system("open", &path, source)),
-        }
+            Some((path, Err(source))) => return Err(Error::system("open", &path, source)),
+        };
+        Ok((attached, ended))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -272,6 +291,8 @@ impl Mount<'_> {
     }
 }
 
+/// How often a device is tried to be attached: nobody presses Ctrl-C more often in that time.
+const TRIES: u32 = 3;
 const BUSY_CHECKS: u32 = 100;
 const BUSY_CHECK_EVERY: Duration = Duration::from_millis(5);
 
