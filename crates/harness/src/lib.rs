@@ -31,6 +31,7 @@ mod results_fixture;
 pub mod run;
 pub mod search;
 pub mod series;
+pub mod statistics;
 pub mod strategy;
 pub mod summary;
 pub mod sysctl;
