@@ -162,6 +162,7 @@ impl Raw {
             acked_early: 0,
             volatile_cache: setting.volatile_cache,
             gates: setting.gates,
+            steadiness: None,
         };
         validity::judge(&mut cell, setting.environment_checks, &seen);
         let histograms =

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use store_core::{Nanos, Watermarks};
 
+use crate::clock::float;
 use crate::results::Stall;
+use crate::statistics::{Steadiness, WINDOWS};
 use crate::vmstat::Pages;
 
 /// One row: the state at its end, and what was worst since the row before.
@@ -69,13 +71,37 @@ pub fn stalls(rows: &[Row]) -> Vec<Stall> {
 pub fn throttled_pct(rows: &[Row]) -> Option<f64> {
     let known = rows.iter().filter(|row| row.pages.is_some()).count();
     let throttled = rows.iter().filter(|row| row.is_throttled()).count();
-    let [known, throttled] =
-        [known, throttled].map(|count| crate::clock::float(store_core::length_u64(count)));
+    let [known, throttled] = [known, throttled].map(|count| float(store_core::length_u64(count)));
     (known > 0.0).then(|| 100.0 * throttled / known)
+}
+
+/// Whether the rate of acknowledgements had settled; `None` if there are too few rows to tell.
+pub fn steadiness(rows: &[Row]) -> Option<Steadiness> {
+    if rows.len() < FEWEST_ROWS {
+        return None;
+    }
+    let (first, last) = (rows.first()?, rows.last()?);
+    let [start, end] = [first, last].map(|row| float(row.at.get()));
+    // Rows are a tenth of a second apart, or more on a busy machine: between two of them the rate
+    // is taken as even.
+    let acked_at = |at: f64| {
+        let after = rows.partition_point(|row| float(row.at.get()) < at).clamp(1, rows.len() - 1);
+        let [before, after] = [&rows[after - 1], &rows[after]];
+        let [from, until] = [before, after].map(|row| float(row.at.get()));
+        let share = if until > from { (at - from) / (until - from) } else { 1.0 };
+        float(before.acked) + share * float(after.acked - before.acked)
+    };
+    let each = (end - start) / float(store_core::length_u64(WINDOWS));
+    let edge = |window: usize| start + each * float(store_core::length_u64(window));
+    Steadiness::of(std::array::from_fn(|window| {
+        acked_at(edge(window + 1)) - acked_at(edge(window))
+    }))
 }
 
 /// An append that takes this long is a stall: what disks and kernels that are well never do.
 pub const STALL: Nanos = Nanos::from_millis(50);
+/// A window of fewer than two tenths of a second would show the rows, not the rate.
+const FEWEST_ROWS: usize = 2 * WINDOWS + 1;
 /// More are in the rows.
 const MOST_STALLS: usize = 100;
 const HEADER: &str = "t_ns,acked,wrote_bytes,committed_bytes,flushed_bytes,flushes,\
@@ -134,5 +160,32 @@ mod tests {
             stalls.iter().map(|stall| (stall.at_ns / 1_000_000, stall.throttled)).collect();
         assert_eq!(told, [(200, Some(true)), (300, Some(false))]);
         assert_eq!(stalls[1].took_ns, 400_000_000);
+    }
+
+    fn acked(at_ms: u64, acked: u64) -> Row {
+        Row { acked, ..row(at_ms, 0, 0) }
+    }
+
+    #[test]
+    fn a_rate_is_steady_whenever_its_rows_were_taken() {
+        // 1000 in a tenth of a second, but for two rows that came late.
+        let at = [100, 200, 300, 400, 550, 600, 700, 830, 900, 1000, 1100];
+        let even: Vec<Row> = at.map(|ms| acked(ms, 7 + 10 * ms)).to_vec();
+        let found = steadiness(&even).unwrap();
+        assert!(found.range_pct < 1e-9 && found.rise_pct.abs() < 1e-9, "{found:?}");
+        assert_eq!(steadiness(&even[1..]), None, "too few rows");
+        assert_eq!(steadiness(&[]), None);
+    }
+
+    #[test]
+    fn a_rate_that_falls_when_a_cache_is_full_is_not_steady() {
+        // 3000 in each tenth of the first fifth of the time, then 1000.
+        let falls = |nth: u64| acked(100 * nth, 1000 * nth + 2000 * nth.min(2));
+        let rows: Vec<Row> = (0..=10).map(falls).collect();
+        let found = steadiness(&rows).unwrap();
+        // Windows of 6000 and four of 2000: mean 2800, slope (2·−4000 + 0)/10 by window.
+        assert!((found.range_pct - 100.0 * 4000.0 / 2800.0).abs() < 1e-6, "{found:?}");
+        assert!((found.rise_pct + 100.0 * 3200.0 / 2800.0).abs() < 1e-6, "{found:?}");
+        assert!(!found.is_steady());
     }
 }

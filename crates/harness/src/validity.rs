@@ -3,6 +3,7 @@
 use crate::clock::float;
 use crate::profile::Gates;
 use crate::results::{AckPromise, Cell, Check, Counts, EndedBy, Kind, Level, Status};
+use crate::statistics::Steadiness;
 
 /// What the checks need beside the record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +16,8 @@ pub struct Seen {
     pub volatile_cache: bool,
     /// From when on a disturbance counts.
     pub gates: Gates,
+    /// How much the rate moved; `None` if nothing tells.
+    pub steadiness: Option<Steadiness>,
 }
 
 /// Fills in the cell's checks, those of the environment included, and its status.
@@ -35,6 +38,7 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.extend(generator(cell));
     checks.extend(steal(cell, seen.gates));
     checks.extend(dirty_limit(cell));
+    checks.extend(steady_state(seen.steadiness));
     checks.push(ended(cell));
     let is_overloaded =
         checks.iter().any(|check| check.code == OVERLOAD && check.level != Level::Pass);
@@ -207,6 +211,16 @@ fn dirty_limit(cell: &Cell) -> Option<Check> {
     Some(check("dirty_limit", level, value, "the kernel's dirty limit held nobody up"))
 }
 
+/// Not wrong either: the figure is that of a machine on its way somewhere.
+fn steady_state(steadiness: Option<Steadiness>) -> Option<Check> {
+    let found = steadiness?;
+    let level = worse_if(!found.is_steady(), Level::Label);
+    let value = format!("range {:.0} %, rise {:+.0} %", found.range_pct, found.rise_pct);
+    let rule =
+        "over five windows the rate stays within 20 % of its mean, and its trend within 10 %";
+    Some(check("steady_state", level, value, rule))
+}
+
 fn ended(cell: &Cell) -> Check {
     let early = cell.ended_by == EndedBy::Bytes && cell.kind != Kind::Raw;
     let level = worse_if(early, Level::Label);
@@ -340,6 +354,16 @@ mod tests {
         check_level("dirty_limit", Level::Label, seen, |cell| {
             cell.dirty.reached_limit = Some(true);
         });
+    }
+
+    #[test]
+    fn a_rate_that_had_not_settled_is_told() {
+        let of = |windows| Seen { steadiness: Steadiness::of(windows), ..Seen::default() };
+        check_level("steady_state", Level::Pass, of([90.0, 109.0, 100.0, 95.0, 106.0]), |_| {});
+        check_level("steady_state", Level::Label, of([90.0, 95.0, 100.0, 105.0, 110.0]), |_| {});
+        let mut judged = cell(Kind::GroupCommit, 1, 0, |_| {});
+        judge(&mut judged, &[], &Seen::default());
+        assert!(judged.validity.iter().all(|check| check.code != "steady_state"), "nobody knows");
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Evidence {
             acked_early: self.acked_early(),
             volatile_cache: setting.volatile_cache,
             gates: setting.gates,
+            steadiness: series::steadiness(&self.window.series),
         };
         let checks: Vec<Check> =
             setting.environment_checks.iter().chain(&self.said).cloned().collect();
