@@ -337,16 +337,17 @@ impl Evidence {
 
 /// Counts by RocketMQ's buckets of time (`StoreStatsService.initPutMessageDistributeTime`).
 fn distribute(append_to_ack: &Histogram<u64>) -> Vec<u64> {
-    let mut above = 0;
     let bounds_ms = [0_u64, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000];
-    // RocketMQ counts whole milliseconds: what took less than one took none.
-    let to = |ms: u64| (ms + 1) * 1_000_000 - 1;
-    let mut counts: Vec<u64> = bounds_ms
+    // RocketMQ counts whole milliseconds: what took less than one took none. The histogram counts a
+    // bin whole that a bound lies in, so what is up to each bound is counted from the beginning:
+    // then such a bin is in one bucket, not in both beside the bound.
+    let mut upto: Vec<u64> = bounds_ms
         .iter()
-        .map(|ms| append_to_ack.count_between(std::mem::replace(&mut above, to(*ms) + 1), to(*ms)))
+        .map(|ms| append_to_ack.count_between(0, (ms + 1) * 1_000_000 - 1))
         .collect();
-    counts.push(append_to_ack.len() - counts.iter().sum::<u64>());
-    counts
+    upto.push(append_to_ack.len());
+    let before = std::iter::once(&0).chain(&upto);
+    upto.iter().zip(before).map(|(upto, before)| upto - before).collect()
 }
 
 #[cfg(test)]
@@ -508,6 +509,19 @@ mod tests {
         near(1.0 + cell.little.closed_error_pct.unwrap(), 1.0);
         assert!(cell.little.exposure_error_pct.unwrap().abs() < 1.0, "{:?}", cell.little);
         assert_eq!(cell.status, Status::Valid, "{:?}", cell.validity);
+    }
+
+    #[test]
+    fn each_acknowledgement_is_in_one_bucket_of_time() {
+        let of = |values: &[u64]| {
+            let mut recorded = times();
+            values.iter().for_each(|ns| recorded.saturating_record(*ns));
+            distribute(&recorded)
+        };
+        // Either side of 1 ms, within one bin of the histogram; then 30 ms, 11.5 s and 60 s.
+        let counts = of(&[999_999, 1_000_000, 30_000_000, 11_500_000_000, 60_000_000_000]);
+        assert_eq!(counts, [2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(of(&[]), [0; 13]);
     }
 
     #[test]
