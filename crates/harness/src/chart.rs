@@ -105,7 +105,8 @@ pub fn pareto(
 /// flushed are no strategy.
 pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
     let place = |row: &Row| {
-        row.figures.map(|figures| (model.loss(&figures).age_ns.median, figures.acked_per_s.median))
+        row.figures
+            .map(|figures| (model.loss(&figures).age_ns.centre(), figures.acked_per_s.centre()))
     };
     let mut candidates: Vec<(&Row, f64, f64)> = rows
         .iter()
@@ -143,7 +144,7 @@ struct Point<'a> {
 
 impl Point<'_> {
     fn touches_zero(&self) -> bool {
-        self.age_ns.min <= 0.0
+        self.age_ns.low() <= 0.0
     }
 
     /// The producers; at a strategy's busiest point also its name, if the sign does not tell it.
@@ -168,7 +169,7 @@ fn points(rows: &[Row], model: LossModel) -> Vec<Point<'_>> {
     let mut points = Vec::new();
     for row in rows {
         for (figures, hollow) in [(row.figures, false), (row.refused, true)] {
-            let Some(figures) = figures.filter(|figures| drawable(figures.acked_per_s.median))
+            let Some(figures) = figures.filter(|figures| drawable(figures.acked_per_s.centre()))
             else {
                 continue;
             };
@@ -197,7 +198,7 @@ fn description(rows: &[Row], model: LossModel) -> String {
                 format!(
                     "{}{mark}: {} msg/s, at risk {}.",
                     row.label(),
-                    format::count(figures.acked_per_s.median),
+                    format::count(figures.acked_per_s.centre()),
                     model.loss(&figures).shown()
                 )
             }));

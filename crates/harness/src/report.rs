@@ -32,7 +32,7 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
         for model in LossModel::ALL {
             page += &charted(manifest, env, cells, &rows, model)?;
         }
-        page += &section("All strategies and loads", &strategies(&rows));
+        page += &section("All strategies and loads", &strategies(manifest, &rows));
         page += &section("All cells", &all_cells(cells));
     }
     page += &section("Profile", &profile(manifest));
@@ -228,9 +228,10 @@ fn plate(svg: &str, twin: &str) -> String {
     )
 }
 
-fn strategies(rows: &[Row]) -> String {
+fn strategies(manifest: &Manifest, rows: &[Row]) -> String {
+    let standing = verdict::standing(manifest, rows);
     format!(
-        "<p class=\"note\">Medians over the valid blocks, [smallest–largest] beside them. \
+        "<p class=\"note\">Figures are over the valid blocks, with ranges beside them. {standing}. \
          Exposure is the p99 of time. “~”: from too few values to be firm. \
          A click on a column's name sorts.</p>\n\
          <div class=\"figures\">\n{}</div>\n",

@@ -93,9 +93,14 @@ fn plain(kind: Kind, producers: u32, block: u32) -> Cell {
 
 /// Three blocks of every kind under 1, 8 and 64 producers, and of the raw loop.
 pub(crate) fn example() -> Vec<Cell> {
+    example_of(3)
+}
+
+/// The same with so many blocks.
+pub(crate) fn example_of(blocks: u32) -> Vec<Cell> {
     let kinds = [Kind::None, Kind::GroupCommit, Kind::FlushRealtime, Kind::CommitRealtime];
     let mut cells = Vec::new();
-    for block in 0..3 {
+    for block in 0..blocks {
         cells.push(cell(Kind::Raw, 1, block, |_| {}));
         for kind in kinds {
             for producers in [1, 8, 64] {

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table};
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Level, Manifest, Status};
 use crate::summary::{self, Figures, Note, Percentile, Row};
-use crate::verdict;
+use crate::verdict::{self, Ranges};
 
 /// The table of a run, whole or not, no line of it wider than `width` columns.
 ///
@@ -95,7 +95,7 @@ fn body(rows: &[Row], width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut each = 1;
     for (on_one_line, name, gap) in tries {
-        lines = drawn(&named, on_one_line, name, gap);
+        lines = drawn(&named, Ranges::of(rows).word(), on_one_line, name, gap);
         each = if on_one_line { 1 } else { 2 };
         if lines.iter().all(|line| line.trim_end().chars().count() <= width) {
             break;
@@ -117,25 +117,36 @@ fn headed(lines: Vec<String>, each: usize, settings: &[&str], groups: &[Vec<&Row
     headed
 }
 
-fn drawn(rows: &[(String, &Row)], on_one_line: bool, name: usize, gap: u16) -> Vec<String> {
+fn drawn(
+    rows: &[(String, &Row)],
+    range: &str,
+    on_one_line: bool,
+    name: usize,
+    gap: u16,
+) -> Vec<String> {
     let mut table = Table::new();
     let texts = rows.iter().map(|(named, row)| Texts::of(row, format::clipped(named, name)));
     if on_one_line {
-        table.set_header(ONE_LINE_HEADS);
+        table.set_header(ONE_LINE_HEADS.map(|head| with_range(head, range)));
         table.add_rows(texts.map(Texts::on_one_line));
         ruled(table, 1, gap)
     } else {
-        table.set_header(TWO_LINE_HEADS);
+        table.set_header(TWO_LINE_HEADS.map(|head| with_range(head, range)));
         table.add_rows(texts.map(Texts::on_two_lines));
         ruled(table, 2, gap)
     }
+}
+
+/// A heading, with what ranges these are.
+fn with_range(head: &str, range: &str) -> String {
+    head.replace("[range]", &format!("[{range}]"))
 }
 
 const ONE_LINE_HEADS: [&str; 10] = [
     "strategy",
     "producers",
     "msg/s",
-    "[min–max]",
+    "[range]",
     "× raw",
     "ack p50",
     "ack p99",
@@ -145,7 +156,7 @@ const ONE_LINE_HEADS: [&str; 10] = [
 ];
 const TWO_LINE_HEADS: [&str; 8] = [
     "strategy\nproducers",
-    "msg/s\n[min–max]",
+    "msg/s\n[range]",
     "× raw",
     "ack\np50",
     "ack\np99",
@@ -195,10 +206,10 @@ impl Texts {
         };
         let absorbed = if row.page_cache_absorbed { " !" } else { "" };
         let rate = figures.acked_per_s;
-        self.rate = format!("{}{absorbed}", format::count(rate.median));
+        self.rate = format!("{}{absorbed}", format::count(rate.centre()));
         self.range = format!("[{}]", rate.range(format::count));
         if let Some(ratio) = figures.ratio_to_raw {
-            self.ratio = format::ratio(ratio.median);
+            self.ratio = format::ratio(ratio.centre());
         }
         self.ack_p50 = percentile(figures.ack_p50);
         self.ack_p99 = percentile(figures.ack_p99);
@@ -373,7 +384,7 @@ mod tests {
     use super::*;
     use crate::results::{Arrival, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
-        HOSTILE, assert_fits, cell, environment, example, extreme, manifest, troubled,
+        HOSTILE, assert_fits, cell, environment, example, example_of, extreme, manifest, troubled,
     };
 
     /// The text, of which no line is wider than asked or moves the cursor.
@@ -411,6 +422,17 @@ mod tests {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         assert!(!text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn enough_blocks_show_intervals_and_say_so() {
+        let text = shown(&example_of(7), 80);
+        assert!(text.contains("[95 %]") && !text.contains("min–max"), "{text}");
+        assert!(text.contains("ranges are 95 % intervals, by t of the logarithms"), "{text}");
+        assert!(!text.contains("confidence"), "{text}");
+        // Of sync ×64, 147.8k by 1.08, 1, 0.92, 1.04, 0.96, 1.08 and 1: logarithms have the mean
+        // 0.00985 and the deviation 0.0600, so half the interval is 2.447 · 0.0600 / √7 = 0.0555.
+        assert!(text.contains("149k") && text.contains("[141k–158k]"), "{text}");
     }
 
     #[test]

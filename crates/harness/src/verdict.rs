@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Level, Manifest, Outcome, Status};
+use crate::statistics::FIRM_BLOCKS;
 use crate::summary::{Extent, Figures, Loss, Row};
 
 /// Three to five sentences: one for each kind of strategy, one on validity, one on conditions.
@@ -91,7 +92,7 @@ pub fn outcome(manifest: &Manifest) -> Option<String> {
 pub fn blocks(manifest: &Manifest, rows: &[Row]) -> String {
     let measured = block_count(rows);
     let planned = usize::try_from(manifest.blocks).unwrap_or(usize::MAX);
-    let indicative = if measured < FIRM { " (indicative)" } else { "" };
+    let indicative = if measured < FIRM_BLOCKS { " (indicative)" } else { "" };
     if measured == planned {
         format!("{}{indicative}", format::plural(measured, "block"))
     } else {
@@ -99,23 +100,61 @@ pub fn blocks(manifest: &Manifest, rows: &[Row]) -> String {
     }
 }
 
-/// The blocks that there are, and what the ranges beside medians are worth.
+/// The blocks that there are, and what the ranges beside figures are.
 pub fn standing(manifest: &Manifest, rows: &[Row]) -> String {
-    let ranges = if block_count(rows) == 1 {
-        "one repetition has no range"
-    } else {
-        "ranges are min–max, not confidence intervals"
+    let ranges = match Ranges::of(rows) {
+        _ if block_count(rows) == 1 => "one repetition has no range",
+        Ranges::Intervals => {
+            "ranges are 95 % intervals, by t of the logarithms; of what is 0 in some block, \
+             intervals of the median"
+        }
+        Ranges::MinMax => "ranges are min–max, not confidence intervals",
+        Ranges::Mixed => {
+            "ranges are 95 % intervals; where fewer than 6 blocks are valid, min–max, not \
+             confidence intervals"
+        }
     };
     format!("{}: {ranges}", blocks(manifest, rows))
+}
+
+/// What stands beside the figures of a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ranges {
+    /// 95 % intervals.
+    Intervals,
+    /// Smallest and largest: too few blocks.
+    MinMax,
+    /// The one or the other.
+    Mixed,
+}
+
+impl Ranges {
+    /// Of the rows that have figures.
+    pub fn of(rows: &[Row]) -> Self {
+        let figures = rows.iter().filter_map(|row| row.figures);
+        let firm: BTreeSet<bool> =
+            figures.map(|figures| figures.acked_per_s.interval().is_some()).collect();
+        match (firm.contains(&true), firm.contains(&false)) {
+            (true, false) => Self::Intervals,
+            (true, true) => Self::Mixed,
+            (false, _) => Self::MinMax,
+        }
+    }
+
+    /// A word for a heading.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Intervals => "95 %",
+            Self::MinMax => "min–max",
+            Self::Mixed => "range",
+        }
+    }
 }
 
 fn block_count(rows: &[Row]) -> usize {
     let blocks = rows.iter().flat_map(|row| row.blocks.iter().chain(&row.invalid_blocks));
     blocks.collect::<BTreeSet<_>>().len()
 }
-
-/// With fewer blocks not even smallest and largest hold the median with 95 of 100.
-const FIRM: usize = 6;
 
 /// What speaks against a row's figures: `valid`, `warn: steal`, `1 of 3 blocks invalid, left out`.
 pub fn validity(row: &Row) -> String {
@@ -154,7 +193,7 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
         return None;
     }
     let rate =
-        |row: &Row| row.figures.map_or(f64::NEG_INFINITY, |figures| figures.acked_per_s.median);
+        |row: &Row| row.figures.map_or(f64::NEG_INFINITY, |figures| figures.acked_per_s.centre());
     let fastest = of_kind.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
     let Some(figures) = fastest.figures else {
         return Some(format!("{name}: no valid cell, hence no figure."));
@@ -162,7 +201,7 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
     let mut sentence = format!(
         "{name} ({}) acknowledged {} msg/s ({})",
         fastest.label(),
-        format::count(figures.acked_per_s.median),
+        format::count(figures.acked_per_s.centre()),
         spread(&figures)
     );
     if kind == Kind::GroupCommit {
@@ -183,7 +222,7 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
 fn beside_raw(fastest: &Figures, rows: &[&Row]) -> String {
     let times = |figures: &Figures| {
         figures.ratio_to_raw.map(|ratio| {
-            format!("{} times ({})", format::ratio(ratio.median), ratio.range(format::ratio))
+            format!("{} times ({})", format::ratio(ratio.centre()), ratio.range(format::ratio))
         })
     };
     let Some(best) = times(fastest) else {
@@ -200,7 +239,8 @@ fn spread(figures: &Figures) -> String {
     if rate.blocks == 1 {
         return "one block, no range".to_owned();
     }
-    format!("{} over {} blocks", rate.range(format::count), rate.blocks)
+    let sure = if rate.interval().is_some() { "95 %: " } else { "" };
+    format!("{sure}{} over {} blocks", rate.range(format::count), rate.blocks)
 }
 
 fn taken(loss: &Loss) -> String {
@@ -223,8 +263,8 @@ fn taken(loss: &Loss) -> String {
     };
     format!(
         "{bound}the last {} or {} (p99 of time{range})",
-        format::duration(loss.age_ns.median),
-        format::bytes(loss.bytes.median)
+        format::duration(loss.age_ns.centre()),
+        format::bytes(loss.bytes.centre())
     )
 }
 
@@ -247,7 +287,9 @@ fn on_validity(manifest: &Manifest, cells: &[Cell], rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results_fixture::{cell, check, environment, example, manifest, troubled};
+    use crate::results_fixture::{
+        cell, check, environment, example, example_of, manifest, troubled,
+    };
     use crate::summary;
 
     fn said(cells: &[Cell]) -> Vec<String> {
@@ -273,6 +315,27 @@ mod tests {
             "{}",
             said[0]
         );
+    }
+
+    #[test]
+    fn enough_blocks_are_told_with_their_intervals() {
+        let mut cells = example_of(7);
+        let mut mine = manifest();
+        mine.blocks = 7;
+        let told = sentences(&mine, &environment(), &cells, &summary::rows(&cells));
+        assert!(
+            told[0].contains("msg/s (95 %: ") && told[0].contains(" over 7 blocks"),
+            "{told:?}"
+        );
+        assert!(told[3].contains("7 blocks: ranges are 95 % intervals"), "{}", told[3]);
+        // Two blocks of one row are not valid: five have no interval.
+        let mut few = cells.iter_mut().filter(|cell| cell.strategy == "timed" && cell.block < 2);
+        few.by_ref().for_each(|cell| cell.status = Status::Invalid);
+        let rows = summary::rows(&cells);
+        assert_eq!(Ranges::of(&rows), Ranges::Mixed);
+        let told = sentences(&mine, &environment(), &cells, &rows);
+        assert!(told[1].contains("msg/s (") && !told[1].contains("95 %"), "{}", told[1]);
+        assert!(told[3].contains("where fewer than 6 blocks are valid, min–max"), "{}", told[3]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
 use crate::summary::{Extent, Row, kind_name};
-use crate::verdict;
+use crate::verdict::{self, Ranges};
 
 /// Title, subtitle and legend; answers where the plot can begin.
 pub(super) fn draw_head(
@@ -95,7 +95,8 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
         row.figures.is_some_and(|figures| model.loss(&figures).extent == Extent::AtLeast)
     };
     let bound = if rows.iter().any(at_least) { "; ≥: at least, it still grew" } else { "" };
-    entries.push((Sign::Bars, format!("min–max over blocks; ×N: producers{bound}")));
+    let ranges = Ranges::of(rows).word();
+    entries.push((Sign::Bars, format!("{ranges} over blocks; ×N: producers{bound}")));
     entries
 }
 
@@ -148,7 +149,7 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
 pub(super) fn draw_left_out(pen: &Pen<'_>, rows: &[Row]) -> anyhow::Result<()> {
     let nothing = |row: &&Row| {
         let figures = [row.figures, row.refused];
-        !figures.iter().flatten().any(|figures| drawable(figures.acked_per_s.median))
+        !figures.iter().flatten().any(|figures| drawable(figures.acked_per_s.centre()))
     };
     let names: Vec<String> = rows.iter().filter(nothing).map(Row::label).collect();
     if names.is_empty() {

@@ -59,14 +59,14 @@ impl Plot {
     }
 
     fn pixel(&self, point: &Point<'_>) -> Pixel {
-        (self.x(point.age_ns.median, &point.row.strategy), self.y.at(point.rate.median))
+        (self.x(point.age_ns.centre(), &point.row.strategy), self.y.at(point.rate.centre()))
     }
 
     /// The mark with its error bars.
     fn body(&self, point: &Point<'_>) -> Area {
         let across = |age_ns| self.x(age_ns, &point.row.strategy);
-        let low = (across(point.age_ns.min), self.y.at(point.rate.min));
-        let high = (across(point.age_ns.max), self.y.at(point.rate.max));
+        let low = (across(point.age_ns.low()), self.y.at(point.rate.low()));
+        let high = (across(point.age_ns.high()), self.y.at(point.rate.high()));
         Area::spanning(low, high, 0)
     }
 
@@ -174,7 +174,7 @@ impl Plot {
         crowd: &mut Crowd,
     ) -> anyhow::Result<()> {
         let mut best: Vec<&Point<'_>> = points.iter().filter(|point| point.on_frontier).collect();
-        best.sort_by(|a, b| a.age_ns.median.total_cmp(&b.age_ns.median));
+        best.sort_by(|a, b| a.age_ns.centre().total_cmp(&b.age_ns.centre()));
         let mut stairs: Vec<Pixel> = Vec::new();
         for point in best {
             let (x, y) = self.pixel(point);
@@ -228,7 +228,7 @@ impl Plot {
             let (x, y) = self.pixel(point);
             let style = pen::colour(Kind::Raw).mix(0.6);
             pen.line(&[(x + 9, y), (RIGHT, y)], pen::dash(Kind::Raw), style)?;
-            let rate = format::count(point.rate.median);
+            let rate = format::count(point.rate.centre());
             let setting = &point.row.setting;
             let gap = if setting.is_empty() { "" } else { ", " };
             let text = format!("raw pwrite+fdatasync, 1 thread{gap}{setting}: {rate}/s");
@@ -250,7 +250,7 @@ impl Plot {
 }
 
 fn ends(stat: &Stat) -> [f64; 3] {
-    [stat.min, stat.median, stat.max]
+    [stat.low(), stat.centre(), stat.high()]
 }
 
 fn strength(written: bool) -> f64 {

@@ -46,8 +46,8 @@ impl Datum {
     /// A median with its range.
     pub(super) fn stat(stat: Option<Stat>, shown: fn(f64) -> String) -> Self {
         stat.map_or_else(Self::missing, |stat| {
-            let text = format!("{} [{}]", shown(stat.median), stat.range(shown));
-            Self::shown(text, stat.median)
+            let text = format!("{} [{}]", shown(stat.centre()), stat.range(shown));
+            Self::shown(text, stat.centre())
         })
     }
 

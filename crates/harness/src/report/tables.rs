@@ -85,10 +85,10 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
         heads: &[
             "strategy",
             "producers",
-            "msg/s [min–max]",
-            "age at risk p99 [min–max]",
-            "bytes at risk p99 [min–max]",
-            "messages at risk p99 [min–max]",
+            "msg/s [range]",
+            "age at risk p99 [range]",
+            "bytes at risk p99 [range]",
+            "messages at risk p99 [range]",
             "on the frontier",
             "drawn",
         ],
@@ -101,7 +101,7 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
 /// Every strategy under every load, over its blocks.
 pub(super) fn rows(rows: &[Row]) -> String {
     Table {
-        caption: "Strategies and loads: medians over blocks, with the smallest and the largest",
+        caption: "Strategies and loads: figures over blocks, with their ranges",
         heads: &ROW_HEADS,
         rows: rows.iter().map(row).collect(),
         sortable: true,
@@ -157,8 +157,8 @@ const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
     "producers",
     "worst state",
     "blocks",
-    "msg/s [min–max]",
-    "× raw [min–max]",
+    "msg/s [range]",
+    "× raw [range]",
     "append→ack p50",
     "append→ack p99",
     "append→ack p99.9",
@@ -323,7 +323,7 @@ fn machine(cell: &Cell) -> Vec<Datum> {
 }
 
 fn percentile(percentile: Option<Percentile>) -> Datum {
-    percentile.map_or_else(Datum::missing, |p| Datum::shown(p.shown(), p.ns.median))
+    percentile.map_or_else(Datum::missing, |p| Datum::shown(p.shown(), p.ns.centre()))
 }
 
 fn loss(loss: &Loss) -> [Datum; 3] {
