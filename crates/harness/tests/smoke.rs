@@ -3,6 +3,11 @@
 //! Nothing here asserts a time or a rate.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+#[path = "smoke/schemas.rs"]
+mod schemas;
+#[path = "smoke/validator.rs"]
+mod validator;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

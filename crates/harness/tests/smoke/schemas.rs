@@ -1,0 +1,187 @@
+//! What a run leaves is as the committed JSON Schemas say: nothing more, nothing less.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use harness::disks::{Calibration, Made, MadeKind};
+use harness::limits::{self, Bulk, Case, Tail};
+use harness::results::{
+    AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, LeftOut, Manifest,
+    MeasuredDisk, OpenLoop, Quantiles, Stall,
+};
+use harness::run::{Finished, run_any_build};
+use harness::sysctl::{Applied, Found, Status};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::validator::findings;
+use super::{Watcher, order, place, root};
+
+fn schema(name: &str) -> Value {
+    let path = root().join("docs/schemas").join(name);
+    serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn value(record: &impl Serialize) -> Value {
+    serde_json::to_value(record).unwrap()
+}
+
+#[track_caller]
+fn assert_fits(schema: &Value, value: &Value) {
+    let found = findings(schema, value);
+    assert!(found.is_empty(), "{}:\n{}", schema["title"], found.join("\n"));
+}
+
+fn tiny_run(results: &Path) -> Finished {
+    let disk = place();
+    let interrupted = AtomicBool::new(false);
+    let mut watcher =
+        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    run_any_build(&order(disk.path(), results), &interrupted, &mut watcher).unwrap()
+}
+
+#[test]
+fn a_run_is_as_its_schemas_say() {
+    let results = place();
+    let run = tiny_run(results.path());
+    let schemas = ["cell.json", "manifest.json", "env.json"].map(schema);
+    let [of_cell, of_manifest, of_env] = &schemas;
+    let lines = fs::read_to_string(run.path.join("cells.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 9);
+    for line in lines.lines() {
+        assert_fits(of_cell, &serde_json::from_str(line).unwrap());
+    }
+    assert_fits(of_manifest, &json(&run.path.join("manifest.json")));
+    assert_fits(of_env, &json(&run.path.join("env.json")));
+    // What such a small run does not have.
+    assert_fits(of_cell, &value(&with_everything(run.cells[0].clone())));
+    assert_fits(of_manifest, &value(&more_of_a_manifest(run.manifest.clone())));
+    assert_fits(of_env, &value(&emulated(run.environment.clone())));
+    // And what must not pass: each field left out, and each of another type.
+    let cell = value(&with_everything(run.cells[0].clone()));
+    assert_every_field_counts(of_cell, &cell);
+    assert_every_field_counts(of_manifest, &value(&more_of_a_manifest(run.manifest)));
+    assert_every_field_counts(of_env, &value(&emulated(run.environment)));
+}
+
+/// Without any one field, and with any one that nobody knows, it must not fit.
+#[track_caller]
+fn assert_every_field_counts(schema: &Value, value: &Value) {
+    for place in places(value, "") {
+        let object = value.pointer(&place).unwrap().as_object().unwrap();
+        // Names in a map are data.
+        if place.ends_with("/sysctls") && object.values().all(Value::is_string) {
+            continue;
+        }
+        for name in object.keys() {
+            let mut less = value.clone();
+            less.pointer_mut(&place).unwrap().as_object_mut().unwrap().remove(name);
+            assert!(!findings(schema, &less).is_empty(), "{place}/{name} is not required");
+            let mut other = value.clone();
+            let field = other.pointer_mut(&place).unwrap().get_mut(name).unwrap();
+            *field = serde_json::json!([[]]);
+            assert!(!findings(schema, &other).is_empty(), "{place}/{name} has no type");
+        }
+        let mut more = value.clone();
+        let object = more.pointer_mut(&place).unwrap().as_object_mut().unwrap();
+        object.insert("new".to_owned(), Value::Null);
+        assert!(!findings(schema, &more).is_empty(), "{place} takes any field");
+    }
+}
+
+/// Where the objects are, as JSON pointers.
+fn places(value: &Value, at: &str) -> Vec<String> {
+    let members: Vec<(String, &Value)> = match value {
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(nth, item)| (nth.to_string(), item)).collect()
+        }
+        Value::Object(fields) => fields.iter().map(|(name, field)| (name.clone(), field)).collect(),
+        _ => return Vec::new(),
+    };
+    let own = value.is_object().then(|| at.to_owned());
+    let below = members.into_iter().flat_map(|(name, member)| {
+        places(member, &format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")))
+    });
+    own.into_iter().chain(below).collect()
+}
+
+fn with_everything(mut cell: Cell) -> Cell {
+    cell.append_ns = Some(Quantiles::default());
+    cell.open_loop = Some(OpenLoop {
+        offered_per_s: 1000.0,
+        arrival: Arrival::Poisson,
+        due: 1000,
+        due_to_ack_ns: Quantiles::default(),
+        lag_ns: Quantiles::default(),
+    });
+    cell.stalls =
+        vec![Stall { at_ns: 1, took_ns: 60_000_000, dirty_bytes: Some(1), throttled: Some(true) }];
+    cell
+}
+
+fn more_of_a_manifest(mut manifest: Manifest) -> Manifest {
+    let why = || "no /dev/fuse".to_owned();
+    manifest.left_out.push(LeftOut { what: "disk hdd".to_owned(), why: why(), how: why() });
+    manifest.trimmed.push("2 of 3 blocks".to_owned());
+    manifest.noise.push(BlockNoise { block: 0, spread_pct: 1.5, flagged: false });
+    let value = Found { key: "vm.dirty_ratio".to_owned(), asked: 10, found: None };
+    let status = Status::NotApplied;
+    let applied =
+        Applied { status, reason: Some(why()), values: vec![value], warnings: vec![why()] };
+    manifest.sysctls.push(AppliedSysctls { name: "small-bytes".to_owned(), applied });
+    manifest
+}
+
+fn emulated(mut environment: Environment) -> Environment {
+    let calibration = Calibration { asked_ns: 2, obtained_ns: 1, floor_ns: 1, error_pct: -50.0 };
+    let mut info = DiskInfo { path: "/mnt/a".to_owned(), ..DiskInfo::default() };
+    info.details.wbt_lat_usec = Some(-1);
+    info.details.file_system_features = Some(vec!["extent".to_owned()]);
+    info.details.made = Some(Made {
+        kind: MadeKind::Emulated,
+        disk_type: Some("hdd-7200".to_owned()),
+        bytes: 1 << 30,
+        backing: None,
+        direct_io: Some(false),
+        calibration: Some(calibration),
+    });
+    environment.disks = vec![MeasuredDisk {
+        name: "hdd".to_owned(),
+        labels: vec!["EMULATED".to_owned()],
+        calibration: Some("asked 2 ns, takes 1 ns".to_owned()),
+        sync_p50_ns: 1,
+        info,
+    }];
+    environment
+}
+
+#[test]
+fn a_measurement_of_limits_is_as_its_schema_says() {
+    let (disk, results) = (place(), place());
+    let order = limits::Order {
+        directory: disk.path().to_owned(),
+        results: results.path().to_owned(),
+        rounds: 1,
+        measure: Duration::from_millis(10),
+        cases: vec![Case::Sync1],
+        command: vec!["test".to_owned()],
+        revision: None,
+    };
+    let finished = limits::run(&order, &AtomicBool::new(false), &mut |_, _, _| {}).unwrap();
+    assert!(finished.error.is_none(), "{:?}", finished.error);
+    let of_limits = schema("limits.json");
+    assert_fits(&of_limits, &json(&finished.path.join("limits.json")));
+    let mut limits = finished.limits;
+    limits.measurements.truncate(1);
+    let measurement = &mut limits.measurements[0];
+    measurement.tail = Some(Tail { offered_per_s: 1, p999_ns: 1, p9999_ns: 1, max_ns: 1 });
+    measurement.bulk = Some(Bulk { bytes: 1, read_bytes: None, dirty: Some(Dirty::default()) });
+    assert_fits(&of_limits, &value(&limits));
+    assert_every_field_counts(&of_limits, &value(&limits));
+}
