@@ -1,0 +1,394 @@
+//! Whether strategies differ under the same load, and whether a disk or a kernel setting makes one
+//! differ from itself: records for `comparisons.jsonl`, and the same in words.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::float;
+use crate::profile::Gates;
+use crate::results::{Cell, Kind, Status};
+use crate::run::CANARY;
+use crate::statistics::{Better, FIRM_BLOCKS, Found, Judged, Limits, Paired, judge, noise_floor};
+
+/// The schema of [`Comparison`].
+pub const SCHEMA: &str = "flushmark.comparison/1.0";
+
+/// Two sets of cells that differ in one thing, compared block by block: a line of
+/// `comparisons.jsonl`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What differs.
+    pub varied: Varied,
+    /// The first: a name of what differs.
+    pub a: String,
+    /// The second, of which something is said.
+    pub b: String,
+    /// What is the same, by what it is: disk, kernel settings, workload, strategy.
+    pub same: BTreeMap<String, String>,
+    /// Producer threads of both.
+    pub producers: u32,
+    /// What is compared.
+    pub measure: Measure,
+    /// Blocks in which both are valid.
+    pub blocks: u64,
+    /// B by A, the geometric mean over blocks.
+    pub ratio: f64,
+    /// The lower end of its 95 % interval, by t of the logarithms.
+    pub ratio_low: f64,
+    /// The upper end.
+    pub ratio_high: f64,
+    /// The chance of such blocks if A and B are the same.
+    pub p: f64,
+    /// The same, corrected by Holm's method for all that vary the same thing and compare the same
+    /// measure.
+    pub p_holm: f64,
+    /// How many those are.
+    pub family: u32,
+    /// Differences that are smaller are not told, in percent.
+    pub min_effect_pct: f64,
+    /// By how much the run's canaries differed from themselves within a block, 95 of 100 times, in
+    /// percent; `null` without canaries. Smaller differences are not told either.
+    pub noise_floor_pct: Option<f64>,
+    /// What was found of B.
+    pub word: Word,
+    /// Of `no_difference`: one as large as this, in percent, would have been told.
+    pub detectable_pct: Option<f64>,
+}
+
+/// What differs between the two.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Varied {
+    /// The disk.
+    Disk,
+    /// The strategy; what is acknowledged may promise something else.
+    Strategy,
+    /// The kernel's settings.
+    Sysctl,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Acknowledged messages a second: more is faster.
+    AckedPerS,
+    /// From append to acknowledgement, 99 of 100 messages: less is faster.
+    AppendToAckNsP99,
+}
+
+/// What was found of B.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// Faster than A.
+    Faster,
+    /// Blocks vary too much: the interval is wider than ±20 %.
+    Inconclusive,
+    /// None that is as large as `detectable_pct`.
+    NoDifference,
+    /// Slower than A.
+    Slower,
+}
+
+impl Word {
+    /// In words: `no difference`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Inconclusive => "inconclusive",
+            Self::NoDifference => "no difference",
+            Self::Slower => "slower",
+        }
+    }
+}
+
+/// Every comparison that these cells allow; none with fewer than six blocks that have both.
+///
+/// Raw loops and canaries take no part, nor do cells that are invalid, and in times those that are
+/// overloaded, whose times grow with the measured time.
+pub fn comparisons(cells: &[Cell]) -> Vec<Comparison> {
+    let noise_floor_pct = noise_floor(&canaries(cells));
+    let min_effect_pct = f64::from(Gates::default().min_effect_pct);
+    let limits = Limits { min_effect_pct, noise_floor_pct };
+    let mut all = Vec::new();
+    for varied in [Varied::Strategy, Varied::Sysctl, Varied::Disk] {
+        for measure in [Measure::AckedPerS, Measure::AppendToAckNsP99] {
+            let (pairs, family): (Vec<Pair>, Vec<Paired>) =
+                pairs(cells, varied, measure).into_iter().unzip();
+            let judged = judge(&family, measure.better(), limits);
+            let size = u32::try_from(judged.len()).unwrap_or(u32::MAX);
+            let told = pairs.into_iter().zip(judged);
+            all.extend(told.map(|(pair, judged)| Comparison {
+                family: size,
+                ..comparison(pair, varied, measure, &judged, limits)
+            }));
+        }
+    }
+    all
+}
+
+/// Two sets of cells by name, and what they share.
+#[derive(Clone, Debug)]
+struct Pair {
+    a: String,
+    b: String,
+    same: BTreeMap<String, String>,
+    producers: u32,
+}
+
+fn comparison(
+    pair: Pair,
+    varied: Varied,
+    measure: Measure,
+    judged: &Judged,
+    limits: Limits,
+) -> Comparison {
+    let (word, detectable_pct) = match judged.found {
+        Found::Faster => (Word::Faster, None),
+        Found::Inconclusive => (Word::Inconclusive, None),
+        Found::NoDifference { detectable_pct } => (Word::NoDifference, Some(detectable_pct)),
+        Found::Slower => (Word::Slower, None),
+    };
+    let Paired { blocks, ratio, interval, p } = judged.paired;
+    Comparison {
+        schema: SCHEMA.to_owned(),
+        varied,
+        a: pair.a,
+        b: pair.b,
+        same: pair.same,
+        producers: pair.producers,
+        measure,
+        blocks,
+        ratio,
+        ratio_low: interval.low,
+        ratio_high: interval.high,
+        p,
+        p_holm: judged.p_holm,
+        family: 1,
+        min_effect_pct: limits.min_effect_pct,
+        noise_floor_pct: limits.noise_floor_pct,
+        word,
+        detectable_pct,
+    }
+}
+
+/// What a set of cells has in common with those it is compared with, and the values of its blocks.
+type Sets<'a> = BTreeMap<(BTreeMap<String, String>, u32), BTreeMap<&'a str, BTreeMap<u32, f64>>>;
+
+fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Paired)> {
+    let mut sets: Sets<'_> = BTreeMap::new();
+    for cell in cells.iter().filter(|cell| takes_part(cell)) {
+        let Some(value) = measure.of(cell) else { continue };
+        let (name, same) = varied.split(cell);
+        let blocks = sets.entry((same, cell.producers)).or_default().entry(name).or_default();
+        blocks.insert(cell.block, value);
+    }
+    let mut found = Vec::new();
+    for ((same, producers), of_name) in &sets {
+        for (nth, (a, of_a)) in of_name.iter().enumerate() {
+            for (b, of_b) in of_name.iter().skip(nth + 1) {
+                let shared = of_a.iter().filter_map(|(block, a)| Some((*a, *of_b.get(block)?)));
+                let shared: Vec<(f64, f64)> = shared.collect();
+                let Some(paired) = Paired::of(&shared).filter(|_| shared.len() >= FIRM_BLOCKS)
+                else {
+                    continue;
+                };
+                let (a, b) = ((*a).to_owned(), (*b).to_owned());
+                found.push((Pair { a, b, same: same.clone(), producers: *producers }, paired));
+            }
+        }
+    }
+    found
+}
+
+fn takes_part(cell: &Cell) -> bool {
+    cell.kind != Kind::Raw && cell.strategy != CANARY && cell.status != Status::Invalid
+}
+
+impl Varied {
+    /// The name of what differs, and all else.
+    fn split(self, cell: &Cell) -> (&str, BTreeMap<String, String>) {
+        let parts = [
+            (Some(Self::Disk), "disk", &cell.disk),
+            (Some(Self::Strategy), "strategy", &cell.strategy),
+            (Some(Self::Sysctl), "sysctl", &cell.sysctl),
+            (None, "workload", &cell.workload),
+        ];
+        let mut name = "";
+        let mut same = BTreeMap::new();
+        for (part, called, value) in parts {
+            if part == Some(self) {
+                name = value;
+            } else {
+                same.insert(called.to_owned(), value.clone());
+            }
+        }
+        (name, same)
+    }
+}
+
+impl Measure {
+    fn better(self) -> Better {
+        match self {
+            Self::AckedPerS => Better::Higher,
+            Self::AppendToAckNsP99 => Better::Lower,
+        }
+    }
+
+    /// Its value; `None` where there is none, or it means nothing.
+    fn of(self, cell: &Cell) -> Option<f64> {
+        let value = match self {
+            Self::AckedPerS => cell.acked_per_s,
+            Self::AppendToAckNsP99 if cell.status == Status::Overload => return None,
+            Self::AppendToAckNsP99 => float(cell.append_to_ack_ns.p99),
+        };
+        (value > 0.0).then_some(value)
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::AckedPerS => "msg/s",
+            Self::AppendToAckNsP99 => "append→ack p99",
+        }
+    }
+}
+
+/// The rates of each block's first and last canary.
+fn canaries(cells: &[Cell]) -> Vec<(f64, f64)> {
+    let mut blocks: BTreeMap<u32, Vec<&Cell>> = BTreeMap::new();
+    let usable = |cell: &&Cell| cell.strategy == CANARY && cell.status != Status::Invalid;
+    for cell in cells.iter().filter(usable) {
+        blocks.entry(cell.block).or_default().push(cell);
+    }
+    let pair = |mut of_block: Vec<&Cell>| {
+        of_block.sort_by_key(|cell| cell.position);
+        let (first, rest) = of_block.split_first()?;
+        Some((first.acked_per_s, rest.last()?.acked_per_s))
+    };
+    blocks.into_values().filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results_fixture::{cell, example, example_of};
+
+    fn canary(block: u32, position: u32, rate: f64) -> Cell {
+        cell(Kind::GroupCommit, 1, block, |c| {
+            (c.strategy, c.workload) = (CANARY.to_owned(), CANARY.to_owned());
+            (c.position, c.acked_per_s) = (position, rate);
+        })
+    }
+
+    fn with<'a>(
+        all: &'a [Comparison],
+        measure: Measure,
+        producers: u32,
+    ) -> impl Iterator<Item = &'a Comparison> {
+        all.iter().filter(move |one| one.measure == measure && one.producers == producers)
+    }
+
+    #[test]
+    fn three_blocks_compare_nothing() {
+        assert_eq!(comparisons(&example()), []);
+    }
+
+    #[test]
+    fn strategies_of_the_same_load_are_compared_with_each_other() {
+        let all = comparisons(&example_of(7));
+        // Of none, sync, timed and staged six pairs, under three loads, by two measures.
+        assert_eq!(all.len(), 6 * 3 * 2);
+        let pairs: Vec<_> =
+            with(&all, Measure::AckedPerS, 8).map(|one| (one.a.as_str(), one.b.as_str())).collect();
+        let expect = [
+            ("none", "staged"),
+            ("none", "sync"),
+            ("none", "timed"),
+            ("staged", "sync"),
+            ("staged", "timed"),
+            ("sync", "timed"),
+        ];
+        assert_eq!(pairs, expect);
+        let last = with(&all, Measure::AckedPerS, 8).last().unwrap();
+        // 260 000 · 8^0.06 by 7 400 · 8^0.72, in every block alike.
+        let expect = 260.0 / 7.4 * 8.0_f64.powf(0.06 - 0.72);
+        assert!((last.ratio - expect).abs() < 1e-9, "{last:?}");
+        assert_eq!((last.word, last.family, last.blocks), (Word::Faster, 18, 7));
+        assert_eq!(last.same["workload"], "closed-1k");
+        // A longer time is slower.
+        let time = with(&all, Measure::AppendToAckNsP99, 64).last().unwrap();
+        assert!(time.ratio > 1.0 && time.word == Word::Slower, "{time:?}");
+    }
+
+    #[test]
+    fn a_kernel_setting_is_compared_under_the_same_strategy() {
+        let mut cells = Vec::new();
+        for (block, share) in (0..6).zip([0.50, 0.52, 0.48, 0.51, 0.49, 0.50]) {
+            let plain = cell(Kind::FlushRealtime, 8, block, |_| {});
+            let rate = plain.acked_per_s;
+            cells.push(plain);
+            cells.push(cell(Kind::FlushRealtime, 8, block, |c| {
+                (c.sysctl, c.acked_per_s) = ("small-bytes".to_owned(), rate * share);
+            }));
+        }
+        let all = comparisons(&cells);
+        assert_eq!(all.len(), 2, "{all:?}");
+        let rate = &all[0];
+        assert_eq!((rate.varied, rate.word), (Varied::Sysctl, Word::Slower));
+        assert_eq!((rate.a.as_str(), rate.b.as_str()), ("kernel-default", "small-bytes"));
+        assert_eq!(rate.same["strategy"], "timed");
+        assert_eq!(all[1].word, Word::NoDifference, "their times are the same");
+        assert_eq!(all[1].detectable_pct.map(f64::round), Some(5.0));
+    }
+
+    #[test]
+    fn a_block_without_one_of_both_is_left_out() {
+        let mut cells = example_of(7);
+        let is_timed = |cell: &Cell| cell.strategy == "timed" && cell.producers == 8;
+        for cell in cells.iter_mut().filter(|cell| is_timed(cell) && cell.block == 3) {
+            cell.status = Status::Invalid;
+        }
+        let timed = |all: &[Comparison]| -> Vec<u64> {
+            let rates = with(all, Measure::AckedPerS, 8).filter(|one| one.b == "timed");
+            rates.map(|one| one.blocks).collect()
+        };
+        assert_eq!(timed(&comparisons(&cells)), [6, 6, 6]);
+        for cell in cells.iter_mut().filter(|cell| is_timed(cell) && cell.block == 4) {
+            cell.status = Status::Invalid;
+        }
+        assert!(timed(&comparisons(&cells)).is_empty(), "five blocks are too few");
+        for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync") {
+            cell.status = Status::Overload;
+        }
+        let all = comparisons(&cells);
+        assert!(all.iter().any(|one| one.b == "sync" && one.measure == Measure::AckedPerS));
+        assert!(all.iter().all(|one| one.b != "sync" || one.measure == Measure::AckedPerS));
+    }
+
+    #[test]
+    fn canaries_give_the_noise_floor_and_are_not_compared() {
+        let mut cells = Vec::new();
+        for block in 0..6 {
+            for (strategy, rate) in [("a", 100.0), ("b", 112.0)] {
+                cells.push(cell(Kind::GroupCommit, 8, block, |c| {
+                    (c.strategy, c.acked_per_s) = (strategy.to_owned(), rate);
+                }));
+            }
+        }
+        let rate = |cells: &[Cell]| comparisons(cells).remove(0);
+        assert_eq!((rate(&cells).word, rate(&cells).noise_floor_pct), (Word::Faster, None));
+        for block in 0..6 {
+            cells.push(canary(block, u32::MAX, 100.0));
+            cells.push(canary(block, u32::MAX - 1, if block == 2 { 125.0 } else { 100.0 }));
+        }
+        let found = rate(&cells);
+        assert_eq!(found.word, Word::NoDifference, "12 % are less than 25 %");
+        assert_eq!(found.noise_floor_pct.map(f64::round), Some(25.0));
+        assert_eq!(comparisons(&cells).len(), 2, "two measures of one pair");
+    }
+}
