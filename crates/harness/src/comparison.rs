@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::float;
+use crate::format;
 use crate::profile::Gates;
 use crate::results::{Cell, Kind, Status};
 use crate::run::CANARY;
@@ -131,6 +132,45 @@ pub fn comparisons(cells: &[Cell]) -> Vec<Comparison> {
     all
 }
 
+/// A clause for each thing that varies: how many pairs differ in rate, and how many do not.
+pub fn sentence(all: &[Comparison]) -> Option<String> {
+    let first = all.first()?;
+    let least = match first.noise_floor_pct {
+        None => format!("{:.0} % (no canary tells how noisy it was)", first.min_effect_pct),
+        Some(floor) if floor > first.min_effect_pct => {
+            format!("the {floor:.0} % by which canaries differ from themselves")
+        }
+        Some(floor) => {
+            format!("{:.0} % (canaries differ by {floor:.0} %)", first.min_effect_pct)
+        }
+    };
+    let clause = |varied: Varied| {
+        let rates: Vec<&Comparison> = all
+            .iter()
+            .filter(|one| one.varied == varied && one.measure == Measure::AckedPerS)
+            .collect();
+        let with = |word| rates.iter().filter(|one| one.word == word).count();
+        let differ = with(Word::Faster) + with(Word::Slower);
+        (!rates.is_empty()).then(|| {
+            format!(
+                "of {} of {}, msg/s differs in {differ}, does not in {}, and is inconclusive in {}",
+                format::plural(rates.len(), "pair"),
+                varied.words(),
+                with(Word::NoDifference),
+                with(Word::Inconclusive)
+            )
+        })
+    };
+    let clauses: Vec<String> =
+        [Varied::Strategy, Varied::Sysctl, Varied::Disk].into_iter().filter_map(clause).collect();
+    (!clauses.is_empty()).then(|| {
+        format!(
+            "Compared block by block, beyond {least}, and corrected for their number: {}.",
+            clauses.join("; ")
+        )
+    })
+}
+
 /// Two sets of cells by name, and what they share.
 #[derive(Clone, Debug)]
 struct Pair {
@@ -210,6 +250,15 @@ fn takes_part(cell: &Cell) -> bool {
 }
 
 impl Varied {
+    /// In words, of several.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Disk => "disks",
+            Self::Strategy => "strategies",
+            Self::Sysctl => "kernel settings",
+        }
+    }
+
     /// The name of what differs, and all else.
     fn split(self, cell: &Cell) -> (&str, BTreeMap<String, String>) {
         let parts = [
@@ -285,11 +334,11 @@ mod tests {
         })
     }
 
-    fn with<'a>(
-        all: &'a [Comparison],
+    fn with(
+        all: &[Comparison],
         measure: Measure,
         producers: u32,
-    ) -> impl Iterator<Item = &'a Comparison> {
+    ) -> impl Iterator<Item = &Comparison> {
         all.iter().filter(move |one| one.measure == measure && one.producers == producers)
     }
 
@@ -390,5 +439,10 @@ mod tests {
         assert_eq!(found.word, Word::NoDifference, "12 % are less than 25 %");
         assert_eq!(found.noise_floor_pct.map(f64::round), Some(25.0));
         assert_eq!(comparisons(&cells).len(), 2, "two measures of one pair");
+        let told = "Compared block by block, beyond the 25 % by which canaries differ from \
+                    themselves, and corrected for their number: of 1 pair of strategies, msg/s \
+                    differs in 0, does not in 1, and is inconclusive in 0.";
+        assert_eq!(sentence(&comparisons(&cells)).as_deref(), Some(told));
+        assert_eq!(sentence(&[]), None);
     }
 }

@@ -13,10 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Measured;
-use crate::chart;
-use crate::report;
 use crate::results::{Cell, Environment, Manifest};
-use crate::series;
+use crate::{chart, comparison, report, series, summary};
 
 /// The directory of a run, whatever it measures.
 #[derive(Debug)]
@@ -262,7 +260,8 @@ impl Output {
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     }
 
-    /// Draws the charts and the report from what was recorded, and points `latest` here if it can.
+    /// Writes statistics, charts and the report from what was recorded, and points `latest` here if
+    /// it can.
     ///
     /// # Errors
     ///
@@ -273,6 +272,14 @@ impl Output {
             let name = format!("plots/{}.svg", model.file_stem());
             self.write_text(&name, &chart::pareto(manifest, env, cells, model)?)?;
         }
+        let rows = summary::rows(cells);
+        self.write_json("summary.json", &summary::record(&manifest.run, &rows))?;
+        let mut lines = String::new();
+        for comparison in comparison::comparisons(cells) {
+            lines += &serde_json::to_string(&comparison)?;
+            lines.push('\n');
+        }
+        self.write_text("comparisons.jsonl", &lines)?;
         self.write_text("report.html", &report::html(manifest, env, cells)?)?;
         if !cells.is_empty() {
             self.directory.point_here("latest");

@@ -10,6 +10,7 @@ mod tables;
 use self::html::{Datum, Table};
 use crate::chart::{self, LossModel};
 use crate::clock::float;
+use crate::comparison::{self, Comparison};
 use crate::format;
 use crate::results::{Cell, DiskInfo, Environment, Manifest};
 use crate::summary::{self, Row};
@@ -33,6 +34,10 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
             page += &charted(manifest, env, cells, &rows, model)?;
         }
         page += &section("All strategies and loads", &strategies(manifest, &rows));
+        let compared = comparison::comparisons(cells);
+        if !compared.is_empty() {
+            page += &section("Comparisons", &comparisons(&compared));
+        }
         page += &section("All cells", &all_cells(cells));
     }
     page += &section("Profile", &profile(manifest));
@@ -231,11 +236,27 @@ fn plate(svg: &str, twin: &str) -> String {
 fn strategies(manifest: &Manifest, rows: &[Row]) -> String {
     let standing = verdict::standing(manifest, rows);
     format!(
-        "<p class=\"note\">Figures are over the valid blocks, with ranges beside them. {standing}. \
+        "<p class=\"note\">Figures are over the valid blocks, with ranges beside them. \
+         {standing}. \
          Exposure is the p99 of time. “~”: from too few values to be firm. \
          A click on a column's name sorts.</p>\n\
          <div class=\"figures\">\n{}</div>\n",
         tables::rows(rows)
+    )
+}
+
+fn comparisons(compared: &[Comparison]) -> String {
+    format!(
+        "<p class=\"note\">B by A, block by block: the geometric mean with its 95 % interval. B is \
+         said to differ if the interval excludes 1, also after Holm's correction for all \
+         comparisons of the kind, and if it differs by more than {:.0} % and more than the \
+         canaries do from themselves ({}). An acknowledgement of B may promise something \
+         else than one of A.</p>\n<div class=\"figures\">\n{}</div>\n",
+        compared[0].min_effect_pct,
+        compared[0]
+            .noise_floor_pct
+            .map_or_else(|| "not measured".to_owned(), |floor| format!("{floor:.1} %")),
+        tables::comparisons(compared)
     )
 }
 
@@ -298,7 +319,7 @@ mod tests {
     use crate::results::{Level, Outcome};
     use crate::results_fixture::{
         HOSTILE, assert_closed, assert_columns_named, assert_nothing_fetched, cell, check,
-        environment, example, extreme, manifest, troubled,
+        environment, example, example_of, extreme, manifest, troubled,
     };
 
     fn page(cells: &[Cell]) -> String {
@@ -336,6 +357,18 @@ mod tests {
     #[test]
     fn every_column_has_a_name() {
         assert_columns_named(&page(&troubled()));
+        assert_columns_named(&page(&example_of(7)));
+    }
+
+    #[test]
+    fn comparisons_are_shown_if_there_are_blocks_for_them() {
+        assert!(!page(&example()).contains("<h2 id=\"comparisons\">"));
+        let page = page(&example_of(7));
+        assert_closed(&page);
+        assert!(page.contains("<h2 id=\"comparisons\">"), "36 of them");
+        assert!(page.contains("<td>faster</td>") && page.contains("<td>slower</td>"));
+        assert!(page.contains("< 0.0001</td>") || page.contains("&lt; 0.0001</td>"));
+        assert!(page.contains("95 % intervals"));
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //! and, of six or more, where others would with 95 of 100; fewer blocks are indicative.
 //! Invalid cells take no part in a median, but are counted, named and shown apart.
 
+mod record;
 mod stat;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::record::{Figure, SCHEMA, Summary, SummaryRow, record};
 pub use self::stat::Stat;
 use crate::clock::float;
 use crate::format;
@@ -140,7 +142,13 @@ pub struct Row {
     pub ack_at: AckPromise,
     /// Producer threads.
     pub producers: u32,
-    /// Disk, kernel settings and workload, as far as the run has more than one of them.
+    /// The disk's name.
+    pub disk: String,
+    /// The kernel settings' name.
+    pub sysctl: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Of these three, those of which the run has more than one.
     pub setting: String,
     /// Whether the disk was emulated.
     pub emulated: bool,
@@ -275,6 +283,9 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         kind: first.kind,
         ack_at: first.ack_at,
         producers: first.producers,
+        disk: first.disk.clone(),
+        sysctl: first.sysctl.clone(),
+        workload: first.workload.clone(),
         setting: named.join(", "),
         emulated: group.iter().any(|cell| cell.emulated),
         figures: figures(&valid, all),

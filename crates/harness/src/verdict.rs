@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use crate::comparison;
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Level, Manifest, Outcome, Status};
 use crate::statistics::FIRM_BLOCKS;
 use crate::summary::{Extent, Figures, Loss, Row};
 
-/// Three to five sentences: one for each kind of strategy, one on validity, one on conditions.
+/// A sentence for each kind of strategy, one on how they compare if there are enough blocks, one on
+/// validity, one on conditions.
 pub fn sentences(
     manifest: &Manifest,
     env: &Environment,
@@ -27,6 +29,7 @@ pub fn sentences(
         (Kind::CommitRealtime, "Staged flush"),
     ];
     said.extend(kinds.iter().filter_map(|(kind, name)| on_strategy(rows, *kind, name)));
+    said.extend(comparison::sentence(&comparison::comparisons(cells)));
     if !cells.is_empty() {
         said.push(on_validity(manifest, cells, rows));
     }
@@ -327,7 +330,8 @@ mod tests {
             told[0].contains("msg/s (95 %: ") && told[0].contains(" over 7 blocks"),
             "{told:?}"
         );
-        assert!(told[3].contains("7 blocks: ranges are 95 % intervals"), "{}", told[3]);
+        assert!(told[3].contains("of 18 pairs of strategies"), "{}", told[3]);
+        assert!(told[4].contains("7 blocks: ranges are 95 % intervals"), "{}", told[4]);
         // Two blocks of one row are not valid: five have no interval.
         let mut few = cells.iter_mut().filter(|cell| cell.strategy == "timed" && cell.block < 2);
         few.by_ref().for_each(|cell| cell.status = Status::Invalid);
@@ -335,7 +339,7 @@ mod tests {
         assert_eq!(Ranges::of(&rows), Ranges::Mixed);
         let told = sentences(&mine, &environment(), &cells, &rows);
         assert!(told[1].contains("msg/s (") && !told[1].contains("95 %"), "{}", told[1]);
-        assert!(told[3].contains("where fewer than 6 blocks are valid, min–max"), "{}", told[3]);
+        assert!(told[4].contains("where fewer than 6 blocks are valid, min–max"), "{}", told[4]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::html::{Datum, Table};
 use crate::chart::{self, LossModel};
 use crate::clock::float;
+use crate::comparison::Comparison;
 use crate::format;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
 use crate::summary::{
@@ -175,6 +176,52 @@ const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
     "acknowledged survives",
     "labels and warnings",
 ];
+
+/// Every comparison.
+pub(super) fn comparisons(all: &[Comparison]) -> String {
+    let row = |one: &Comparison| {
+        let same: Vec<&str> = one.same.values().map(String::as_str).collect();
+        let word = match one.detectable_pct {
+            Some(least) => format!("{} ≥ {least:.0} %", one.word.words()),
+            None => one.word.words().to_owned(),
+        };
+        let [low, high] = [one.ratio_low, one.ratio_high].map(small_ratio);
+        let ratio = format!("{} [{low}–{high}]", small_ratio(one.ratio));
+        vec![
+            Datum::text(&one.b),
+            Datum::text(word),
+            Datum::text(&one.a),
+            Datum::text(one.measure.words()),
+            Datum::shown(ratio, one.ratio),
+            Datum::text(format!("{} ×{}", same.join(", "), one.producers)),
+            Datum::count(one.blocks),
+            Datum::number(one.p_holm, |p| {
+                if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
+            }),
+        ]
+    };
+    Table {
+        caption: "Comparisons by block",
+        heads: &[
+            "B",
+            "is",
+            "than A",
+            "in",
+            "B ÷ A [95 %]",
+            "under the same",
+            "blocks",
+            "p, corrected",
+        ],
+        rows: all.iter().map(row).collect(),
+        sortable: true,
+    }
+    .html()
+}
+
+/// A ratio that may be far below 1, where two decimals would show nothing.
+fn small_ratio(ratio: f64) -> String {
+    if ratio < 0.1 { format!("1/{}", format::count(1.0 / ratio)) } else { format::ratio(ratio) }
+}
 
 /// Every cell of every block.
 pub(super) fn cells(cells: &[Cell]) -> String {

@@ -9,10 +9,11 @@ use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
 use harness::results::{
     AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, LeftOut, Manifest,
-    MeasuredDisk, OpenLoop, Quantiles, Stall,
+    MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
 };
 use harness::run::{Finished, run_any_build};
 use harness::sysctl::{Applied, Found, Status};
+use harness::{comparison, summary};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -70,13 +71,43 @@ fn a_run_is_as_its_schemas_say() {
     assert_every_field_counts(of_env, &value(&emulated(run.environment)));
 }
 
+#[test]
+fn what_blocks_come_to_is_as_its_schemas_say() {
+    let results = place();
+    let run = tiny_run(results.path());
+    let [of_summary, of_comparison] = ["summary.json", "comparison.json"].map(schema);
+    assert_fits(&of_summary, &json(&run.path.join("summary.json")));
+    let lines = fs::read_to_string(run.path.join("comparisons.jsonl")).unwrap();
+    assert_eq!(lines, "", "one block compares nothing");
+    // The same cells again and again, as if six blocks had been measured.
+    let block = |number: u32| {
+        run.cells.iter().cloned().map(move |mut cell| {
+            (cell.block, cell.status) = (number, CellStatus::Valid);
+            cell.acked_per_s *= 1.0 + f64::from(number) / 100.0;
+            cell
+        })
+    };
+    let cells: Vec<Cell> = (0..6).flat_map(block).collect();
+    let summary = value(&summary::record("run", &summary::rows(&cells)));
+    assert!(summary["rows"][0]["figures"]["acked_per_s"]["geometric_mean"].is_number());
+    assert_fits(&of_summary, &summary);
+    assert_every_field_counts(&of_summary, &summary);
+    let compared = comparison::comparisons(&cells);
+    assert!(compared.len() >= 2 * 6, "of four strategies under two loads: {}", compared.len());
+    for one in &compared {
+        assert_fits(&of_comparison, &value(one));
+    }
+    assert_every_field_counts(&of_comparison, &value(&compared[0]));
+}
+
 /// Without any one field, and with any one that nobody knows, it must not fit.
 #[track_caller]
 fn assert_every_field_counts(schema: &Value, value: &Value) {
     for place in places(value, "") {
         let object = value.pointer(&place).unwrap().as_object().unwrap();
         // Names in a map are data.
-        if place.ends_with("/sysctls") && object.values().all(Value::is_string) {
+        let is_map = place.ends_with("/sysctls") && object.values().all(Value::is_string);
+        if is_map || place.ends_with("/figures") || place.ends_with("/same") {
             continue;
         }
         for name in object.keys() {
