@@ -15,7 +15,7 @@ use harness::sysctl::Roots;
 use harness::table;
 
 use crate::progress::Progress;
-use crate::{exit, powercut, progress, restore, say, signals};
+use crate::{exit, powercut, progress, say, signals};
 
 /// Measure this disk: messages per second and what a crash would take, per strategy
 ///
@@ -136,7 +136,6 @@ fn measure(arguments: &Arguments) -> Result<Finished> {
     let results = arguments.results.clone().unwrap_or_else(|| crate::root().join("results"));
     let order = arguments.what.order(results, arguments.resume.as_deref())?;
     let interrupted = signals::flag()?;
-    restore::at_start();
     run::run(&order, &interrupted, &mut Progress::default())
 }
 

@@ -20,24 +20,6 @@ pub(crate) fn run(_: &Arguments) -> Result<u8> {
     restore(&Roots::machine())
 }
 
-/// At the start of a run: puts back what a killed one left, and says so on stderr. That another run
-/// is at work, or that there are no rights, ends nothing.
-pub(crate) fn at_start() {
-    let told = match sysctl::restore_leftover(&Roots::machine()) {
-        Ok(Leftover::None) => return,
-        Ok(leftover) => {
-            let mut text = Vec::new();
-            // Writing to memory cannot fail.
-            let _ = tell(&mut text, &leftover);
-            String::from_utf8_lossy(&text).into_owned()
-        }
-        Err(error) => format!("kernel settings: {error:#}\n"),
-    };
-    for line in told.lines() {
-        say!("{line}");
-    }
-}
-
 fn restore(roots: &Roots) -> Result<u8> {
     match sysctl::restore_leftover(roots) {
         Ok(leftover) => say::stream(|out| tell(out, &leftover).context(say::CANNOT_WRITE)),

@@ -169,6 +169,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Whether its disk is hardware as it is: neither emulated nor in memory.
+    pub fn is_on_real_hardware(&self) -> bool {
+        let in_memory = self.notes.iter().any(|note| note.code == "in_memory");
+        !self.emulated && !in_memory
+    }
+
     /// `sync ×64`, with the setting where it matters.
     pub fn label(&self) -> String {
         let setting =

@@ -191,7 +191,10 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
 }
 
 fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
-    let of_kind: Vec<&Row> = rows.iter().filter(|row| row.kind == kind).collect();
+    // A disk that is not hardware as it is says nothing about one that is.
+    let has_real = rows.iter().any(Row::is_on_real_hardware);
+    let counts = |row: &&Row| row.kind == kind && (!has_real || row.is_on_real_hardware());
+    let of_kind: Vec<&Row> = rows.iter().filter(counts).collect();
     if of_kind.is_empty() {
         return None;
     }
@@ -370,6 +373,31 @@ mod tests {
         (manifest.outcome, manifest.cells_done) = (Outcome::Interrupted, 0);
         let said = sentences(&manifest, &environment(), &[], &[]);
         assert!(said[0].starts_with("No cell was finished (interrupted after 0 of 39 cells)"));
+    }
+
+    #[test]
+    fn the_verdict_is_about_real_hardware_where_there_is_any() {
+        let on = |disk: &'static str, per_s: f64| {
+            cell(Kind::GroupCommit, 8, 0, move |c| {
+                (c.disk, c.acked_per_s) = (disk.to_owned(), per_s);
+                c.emulated = disk == "loop";
+                if disk == "tmpfs" {
+                    let (code, rule) = ("in_memory".to_owned(), "on a disk".to_owned());
+                    let check = crate::results::Check {
+                        code,
+                        level: Level::Label,
+                        value: String::new(),
+                        rule,
+                    };
+                    c.validity.push(check);
+                }
+            })
+        };
+        let told =
+            said(&[on("host", 1000.0), on("loop", 90_000.0), on("tmpfs", 700_000.0)]).join(" ");
+        assert!(told.contains("1.0k") && !told.contains("700k") && !told.contains("90k"), "{told}");
+        let told = said(&[on("loop", 90_000.0)]).join(" ");
+        assert!(told.contains("90k"), "{told}");
     }
 
     #[test]
