@@ -110,7 +110,7 @@ fn a_card_of_this_disk_holds_together_and_leaves_nothing() {
     let (work, results) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let interrupted = AtomicBool::new(false);
     let bench = Bench::new(work.path(), None, &interrupted).unwrap();
-    let short = Duration::from_millis(20);
+    let short = Duration::from_millis(250);
     for method in Method::ALL {
         let Some(row) = bench.row(method, 4096, 1, short).unwrap() else {
             assert!(matches!(method, Method::Direct | Method::Msync), "{method:?}");
