@@ -1,11 +1,10 @@
 //! `cargo xtask bench`: the main job.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use harness::output::read_manifest;
 use harness::powercut::emulated;
 use harness::profile::{BrokerConf, Sweep};
@@ -14,6 +13,7 @@ use harness::run::{self, Finished, Order};
 use harness::sysctl::Roots;
 use harness::table;
 
+use crate::origin::origin;
 use crate::progress::Progress;
 use crate::{exit, powercut, progress, say, signals};
 
@@ -122,8 +122,7 @@ impl What {
             directory: self.dir.clone().or(directory).unwrap_or_else(|| PathBuf::from(".")),
             results,
             sweep,
-            command: command(),
-            revision: revision(&root),
+            origin: origin(),
             allow_in_memory: self.allow_memory,
             server: emulated::served_by(powercut::DISK_TASK)?,
             kernel: Roots::machine(),
@@ -191,23 +190,6 @@ fn exit_code(manifest: &Manifest, cells: &[Cell]) -> u8 {
     let invalid = cells.iter().any(|cell| cell.status == Status::Invalid);
     let per_block = manifest.cells_planned / manifest.blocks.max(1);
     if invalid || manifest.cells_done < per_block { exit::INVALID } else { exit::OK }
-}
-
-/// The command as the user can give it again.
-pub(crate) fn command() -> Vec<String> {
-    ["cargo", "xtask"].map(str::to_owned).into_iter().chain(std::env::args().skip(1)).collect()
-}
-
-/// The checkout's revision and whether it has changes; `None` without git.
-pub(crate) fn revision(root: &Path) -> Option<(String, bool)> {
-    let git = |arguments: &[&str]| -> Result<String> {
-        let output = Command::new("git").arg("-C").arg(root).args(arguments).output()?;
-        anyhow::ensure!(output.status.success(), "git failed");
-        String::from_utf8(output.stdout).context("git")
-    };
-    let revision = git(&["rev-parse", "HEAD"]).ok()?;
-    let dirty = !git(&["status", "--porcelain"]).ok()?.trim().is_empty();
-    Some((revision.trim().to_owned(), dirty))
 }
 
 /// The table fits a terminal of this width.

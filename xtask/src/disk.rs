@@ -8,7 +8,7 @@ use harness::card::{self, Finished, Order, text};
 use harness::disks::{Disk, DiskSpec, DiskType, FsKind};
 use harness::powercut::emulated;
 
-use crate::bench::{command, revision};
+use crate::origin::origin;
 use crate::powercut::DISK_TASK;
 use crate::{exit, say, signals};
 
@@ -100,8 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let order = Order {
         disk: &disk,
         results: arguments.results.clone().unwrap_or_else(|| root.join("results")),
-        command: command(),
-        revision: revision(&root),
+        origin: origin(),
     };
     let finished = card::run(&order, &interrupted, &mut |what| say!("measuring {what}"))?;
     let removed = disk.remove();

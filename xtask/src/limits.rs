@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use harness::limits::{self, Case, Finished, Order, table};
 
-use crate::bench::{command, revision};
+use crate::origin::origin;
 use crate::{exit, say, signals};
 
 /// Measure what this disk and processor allow, and how near the log comes
@@ -54,8 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         rounds: arguments.rounds,
         measure: Duration::from_millis(arguments.measure_ms),
         cases: Case::ALL.into_iter().filter(asked).collect(),
-        command: command(),
-        revision: revision(&root),
+        origin: origin(),
     };
     let interrupted = signals::flag()?;
     let mut last = None;

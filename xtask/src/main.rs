@@ -9,6 +9,7 @@ mod ci;
 mod disk;
 mod limits;
 mod log;
+mod origin;
 mod powercut;
 mod progress;
 mod restore;

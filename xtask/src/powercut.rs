@@ -16,7 +16,7 @@ use harness::powercut::simulated::Simulated;
 use harness::powercut::{self, Finished, Order, table};
 use harness::results::Outcome;
 
-use crate::bench::{command, revision};
+use crate::origin::origin;
 use crate::progress::CutProgress;
 use crate::{exit, say, signals};
 
@@ -122,8 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         cuts: arguments.cuts,
         seed: arguments.seed,
         results: arguments.out.clone().unwrap_or_else(|| root.join("results")),
-        command: command(),
-        revision: revision(&root),
+        origin: origin(),
     };
     let interrupted = signals::flag()?;
     let mut lab = lab(arguments, &interrupted)?;

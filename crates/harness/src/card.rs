@@ -17,7 +17,7 @@ use self::syncs::Bench;
 use crate::clock::{float, round, wall_ms};
 use crate::disks::{Disk, Label};
 use crate::output::RunDirectory;
-use crate::results::{DiskInfo, Environment};
+use crate::results::{DiskInfo, Environment, Origin};
 use crate::workdir::{self, Workdir};
 use crate::{environment, format};
 
@@ -28,10 +28,8 @@ pub struct Order<'a> {
     pub disk: &'a Disk,
     /// Where result directories go.
     pub results: PathBuf,
-    /// The command that was given, for the record.
-    pub command: Vec<String>,
-    /// Source revision and whether it had changes, if known.
-    pub revision: Option<(String, bool)>,
+    /// For the record.
+    pub origin: Origin,
 }
 
 /// A way to make bytes durable.
@@ -131,14 +129,9 @@ pub struct Card {
     pub schema: String,
     /// The run's directory name.
     pub run: String,
-    /// This program's version.
-    pub version: String,
-    /// The source revision, `null` outside a checkout.
-    pub revision: Option<String>,
-    /// Whether the checkout had changes.
-    pub dirty: Option<bool>,
-    /// The command that was given.
-    pub command: Vec<String>,
+    /// Who made it.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Milliseconds since 1970 UTC.
     pub started_at_ms: u64,
     /// What must be said with every figure.
@@ -195,14 +188,10 @@ pub fn run(
     let started_at_ms = wall_ms();
     let name = format!("{}-disk-{}", format::utc_compact(started_at_ms), environment.host_hash);
     let output = RunDirectory::create(&order.results, &name, "--results")?;
-    let (revision, dirty) = order.revision.clone().unzip();
     let mut card = Card {
         schema: SCHEMA.to_owned(),
         run: output.name(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision,
-        dirty,
-        command: order.command.clone(),
+        origin: order.origin.clone(),
         started_at_ms,
         labels: order.disk.labels().iter().map(|label| label.words().to_owned()).collect(),
         methods: Vec::new(),

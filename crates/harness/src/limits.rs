@@ -31,7 +31,7 @@ pub(crate) use self::files::Blocks;
 use crate::clock::wall_ms;
 use crate::output::RunDirectory;
 use crate::random::Random;
-use crate::results::{Dirty, Environment};
+use crate::results::{Dirty, Environment, Origin};
 use crate::workdir::Workdir;
 use crate::{cell, environment, format, workdir};
 
@@ -48,10 +48,8 @@ pub struct Order {
     pub measure: Duration,
     /// The cases, by name; all that are not [large](Case::is_large) if empty.
     pub cases: Vec<Case>,
-    /// The command that was given, for the record.
-    pub command: Vec<String>,
-    /// Source revision and whether it had changes, if known.
-    pub revision: Option<(String, bool)>,
+    /// For the record.
+    pub origin: Origin,
 }
 
 /// What a run found: `limits.json`.
@@ -61,14 +59,9 @@ pub struct Limits {
     pub schema: String,
     /// The run's directory name.
     pub run: String,
-    /// This program's version.
-    pub version: String,
-    /// The source revision, `null` outside a checkout.
-    pub revision: Option<String>,
-    /// Whether the checkout had changes.
-    pub dirty: Option<bool>,
-    /// The command that was given.
-    pub command: Vec<String>,
+    /// Who made it.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Milliseconds since 1970 UTC.
     pub started_at_ms: u64,
     /// Rounds finished.
@@ -177,14 +170,10 @@ pub fn run(order: &Order, interrupted: &AtomicBool, progress: Progress<'_>) -> R
     let started_at_ms = wall_ms();
     let name = format!("{}-limits-{}", format::utc_compact(started_at_ms), environment.host_hash);
     let directory = RunDirectory::create(&order.results, &name, "--results")?;
-    let (revision, dirty) = order.revision.clone().unzip();
     let mut limits = Limits {
         schema: SCHEMA.to_owned(),
         run: directory.name(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision,
-        dirty,
-        command: order.command.clone(),
+        origin: order.origin.clone(),
         started_at_ms,
         rounds_done: 0,
         rounds_planned: order.rounds,

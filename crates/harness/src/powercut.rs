@@ -39,7 +39,7 @@ use crate::environment;
 use crate::exposure::exceeded_at;
 use crate::format;
 use crate::random::Random;
-use crate::results::{DiskInfo, Environment, Outcome};
+use crate::results::{DiskInfo, Environment, Origin, Outcome};
 
 /// What to cut and how often.
 #[derive(Clone, Debug)]
@@ -52,10 +52,8 @@ pub struct Order {
     pub seed: u64,
     /// Where result directories go.
     pub results: PathBuf,
-    /// The command that was given, for the record.
-    pub command: Vec<String>,
-    /// Source revision and whether it had changes, if known.
-    pub revision: Option<(String, bool)>,
+    /// For the record.
+    pub origin: Origin,
 }
 
 /// What a run will do, before it does it.
@@ -139,10 +137,7 @@ pub fn run(
     let run = PowerCuts {
         schema: SCHEMA.to_owned(),
         run: output.name(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision: order.revision.as_ref().map(|(revision, _)| revision.clone()),
-        dirty: order.revision.as_ref().map(|(_, dirty)| *dirty),
-        command: order.command.clone(),
+        origin: order.origin.clone(),
         seed: order.seed,
         place,
         cuts_planned: order.cuts,

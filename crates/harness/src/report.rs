@@ -105,10 +105,10 @@ fn place(disk: &DiskInfo) -> String {
 }
 
 fn machine(manifest: &Manifest, env: &Environment) -> String {
-    let revision = checkout(manifest.revision.as_ref(), manifest.dirty);
+    let revision = checkout(manifest.origin.revision.as_ref(), manifest.origin.dirty);
     facts(&[
         ("Disk", disk_facts(&env.disk)),
-        ("System and program", system_facts(env, &manifest.version, revision)),
+        ("System and program", system_facts(env, &manifest.origin.version, revision)),
     ])
 }
 
@@ -275,11 +275,11 @@ fn profile(manifest: &Manifest) -> String {
 }
 
 fn reproduce(manifest: &Manifest) -> String {
-    let revision = revision(manifest.revision.as_ref(), manifest.dirty);
+    let revision = revision(manifest.origin.revision.as_ref(), manifest.origin.dirty);
     format!(
         "{}<p class=\"note\">{revision}; seed {}. \
          The order of cells and the messages are the same again, the disk is not.</p>\n",
-        command(&manifest.command),
+        command(&manifest.origin.command),
         manifest.seed
     )
 }
@@ -382,10 +382,10 @@ mod tests {
         let mut manifest = manifest();
         manifest.run = hostile();
         manifest.sweep = hostile();
-        manifest.version = hostile();
+        manifest.origin.version = hostile();
         manifest.profile = hostile();
-        manifest.revision = Some(hostile());
-        manifest.command = vec![hostile(), "it's".to_owned()];
+        manifest.origin.revision = Some(hostile());
+        manifest.origin.command = vec![hostile(), "it's".to_owned()];
         let mut env = environment();
         for text in [&mut env.kernel, &mut env.build, &mut env.host_hash, &mut env.disk.path] {
             *text = hostile();

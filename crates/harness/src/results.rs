@@ -385,13 +385,9 @@ pub enum Status {
     Warn,
 }
 
-/// What the run was: `manifest.json`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Manifest {
-    /// [`MANIFEST_SCHEMA`].
-    pub schema: String,
-    /// The run's directory name.
-    pub run: String,
+/// Which program made a record, and how it was called.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Origin {
     /// This program's version.
     pub version: String,
     /// The source revision, `null` outside a checkout.
@@ -400,6 +396,30 @@ pub struct Manifest {
     pub dirty: Option<bool>,
     /// The command that was given.
     pub command: Vec<String>,
+}
+
+impl Origin {
+    /// This program, called so; the revision and whether it had changes, if they are known.
+    pub fn here(command: &[String], revision: Option<&(String, bool)>) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: revision.map(|(revision, _)| revision.clone()),
+            dirty: revision.map(|(_, dirty)| *dirty),
+            command: command.to_vec(),
+        }
+    }
+}
+
+/// What the run was: `manifest.json`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Manifest {
+    /// [`MANIFEST_SCHEMA`].
+    pub schema: String,
+    /// The run's directory name.
+    pub run: String,
+    /// Who made it.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// The sweep's name.
     pub sweep: String,
     /// The sweep's profile, word for word.

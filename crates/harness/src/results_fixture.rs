@@ -4,7 +4,7 @@ use crate::clock::float;
 use crate::results::{
     AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, DiskInfo, ENV_SCHEMA, EndedBy,
     Environment, Exposure, ExposureByModel, Interval, Io, Kind, Level, Little, MANIFEST_SCHEMA,
-    Machine, Manifest, Outcome, Quantiles, Spread, Status,
+    Machine, Manifest, Origin, Outcome, Quantiles, Spread, Status,
 };
 
 /// What one kind does in the example; rates and times for one producer.
@@ -176,12 +176,14 @@ pub(crate) fn manifest() -> Manifest {
     Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
         run: "20260309-140500-default-1a2b3c4d".to_owned(),
-        version: "0.1.0".to_owned(),
-        revision: Some("8f14e45fceea167a5a36dedd4bea2543ef0f6a0e".to_owned()),
-        dirty: Some(false),
-        command: ["cargo", "xtask", "bench", "--disk", "/data/mq dir", "--blocks", "3"]
-            .map(str::to_owned)
-            .to_vec(),
+        origin: Origin {
+            version: "0.1.0".to_owned(),
+            revision: Some("8f14e45fceea167a5a36dedd4bea2543ef0f6a0e".to_owned()),
+            dirty: Some(false),
+            command: ["cargo", "xtask", "bench", "--disk", "/data/mq dir", "--blocks", "3"]
+                .map(str::to_owned)
+                .to_vec(),
+        },
         sweep: "default".to_owned(),
         profile:
             "schema: flushmark.sweep/v1\nblocks: 3        # repetitions\nproducers: [1, 8, 64]\n"

@@ -31,7 +31,7 @@ use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
 use crate::results::{
     AppliedSysctls, BlockNoise, Cell, Check, Environment, LeftOut, Level, MANIFEST_SCHEMA,
-    Manifest, MeasuredDisk, Outcome,
+    Manifest, MeasuredDisk, Origin, Outcome,
 };
 use crate::search;
 use crate::sysctl::{DirtySettings, Guard, Leftover, Roots};
@@ -46,10 +46,8 @@ pub struct Order {
     pub results: PathBuf,
     /// What to measure.
     pub sweep: Sweep,
-    /// The command that was given, for the record.
-    pub command: Vec<String>,
-    /// Source revision and whether it had changes, if known.
-    pub revision: Option<(String, bool)>,
+    /// For the record.
+    pub origin: Origin,
     /// Measure even where the file system lives in memory.
     pub allow_in_memory: bool,
     /// The program that serves emulated disks.
@@ -216,7 +214,7 @@ fn begin(
     plan.path = Some(output.path().to_owned());
     plan.go_on_from(&cells);
     let manifest = Manifest {
-        command: then.command,
+        origin: Origin { command: then.origin.command, ..order.origin.clone() },
         noise: then.noise,
         sysctls: then.sysctls,
         ..manifest(order, &output.name(), plan, then.started_at_ms)
@@ -228,10 +226,7 @@ fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manif
     Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
         run: name.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision: order.revision.as_ref().map(|(revision, _)| revision.clone()),
-        dirty: order.revision.as_ref().map(|(_, dirty)| *dirty),
-        command: order.command.clone(),
+        origin: order.origin.clone(),
         sweep: order.sweep.name.clone(),
         profile: order.sweep.text.clone(),
         seed: order.sweep.seed,

@@ -57,8 +57,7 @@ fn order(directory: &Path, results: &Path) -> Order {
         directory: directory.to_owned(),
         results: results.to_owned(),
         sweep: Sweep::load("tiny", &root()).unwrap(),
-        command: vec!["test".to_owned()],
-        revision: None,
+        origin: harness::results::Origin::here(&["test".to_owned()], None),
         allow_in_memory: true,
         server: harness::powercut::emulated::served_by("no such task").unwrap(),
         // The tests run beside each other, and beside a sweep of the user's.

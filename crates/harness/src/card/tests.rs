@@ -22,10 +22,12 @@ fn card() -> Card {
     Card {
         schema: SCHEMA.to_owned(),
         run: "run".to_owned(),
-        version: "0.0.0".to_owned(),
-        revision: None,
-        dirty: None,
-        command: Vec::new(),
+        origin: Origin {
+            version: "0.0.0".to_owned(),
+            revision: None,
+            dirty: None,
+            command: Vec::new(),
+        },
         started_at_ms: 0,
         labels: vec!["EMULATED".to_owned()],
         methods: vec![row(Method::Fdatasync, 4096, 1_000_000, 9_000_000)],
@@ -126,8 +128,7 @@ fn a_card_of_this_disk_holds_together_and_leaves_nothing() {
     let order = Order {
         disk: &host(work.path()),
         results: results.path().to_owned(),
-        command: Vec::new(),
-        revision: None,
+        origin: Origin::here(&[], None),
     };
     let finished = run(&order, &interrupted, &mut |_| {}).unwrap();
     assert!(finished.error.is_none() && finished.card.verdict.is_none());

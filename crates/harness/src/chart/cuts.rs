@@ -59,7 +59,7 @@ fn draw_head(pen: &Pen<'_>, run: &PowerCuts, env: &Environment) -> anyhow::Resul
         machine.to_owned(),
         format!("Linux {}", env.kernel),
     ];
-    let about = format!("{}, flushmark {}", words::run(run), run.version);
+    let about = format!("{}, flushmark {}", words::run(run), run.origin.version);
     pen.text(&format::clipped(&place.join(" · "), 140), (16, 47), Script::left(12, GREY))?;
     pen.text(&format::clipped(&about, 140), (16, 64), Script::left(12, GREY))?;
     let mut x = 16;

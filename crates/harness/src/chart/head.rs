@@ -140,7 +140,7 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
         ),
         format!("closed loop, seed {}", manifest.seed),
         format::utc(manifest.started_at_ms),
-        format!("flushmark {}", format::clipped(&manifest.version, 20)),
+        format!("flushmark {}", format::clipped(&manifest.origin.version, 20)),
     ];
     (machine.join(" · "), run.join(" · "))
 }

@@ -326,6 +326,7 @@ mod tests {
     use super::*;
     use crate::limits::{Bulk, SCHEMA};
     use crate::results::Dirty;
+    use crate::results::Origin;
     use crate::results_fixture::{HOSTILE, assert_fits, environment};
 
     fn found(round: u32, case: Case, contender: Contender, per_s: f64) -> Measurement {
@@ -369,10 +370,12 @@ mod tests {
         Limits {
             schema: SCHEMA.to_owned(),
             run: "20261130T000000Z-limits-00000000".to_owned(),
-            version: "0.0.0".to_owned(),
-            revision: None,
-            dirty: None,
-            command: Vec::new(),
+            origin: Origin {
+                version: "0.0.0".to_owned(),
+                revision: None,
+                dirty: None,
+                command: Vec::new(),
+            },
             started_at_ms: 1_700_000_000_000,
             rounds_done: 2,
             rounds_planned: 5,

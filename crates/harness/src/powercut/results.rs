@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::{AckPromise, Exposure, Kind, Outcome, Spread};
+use crate::results::{AckPromise, Exposure, Kind, Origin, Outcome, Spread};
 
 /// The schema of [`PowerCuts`].
 pub const SCHEMA: &str = "flushmark.powercut/1.0";
@@ -20,14 +20,9 @@ pub struct PowerCuts {
     pub schema: String,
     /// The run's directory name.
     pub run: String,
-    /// This program's version.
-    pub version: String,
-    /// The source revision, `null` outside a checkout.
-    pub revision: Option<String>,
-    /// Whether the checkout had changes.
-    pub dirty: Option<bool>,
-    /// The command that was given.
-    pub command: Vec<String>,
+    /// Who made it.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Seeds the messages, the moments of the cuts and what each keeps.
     pub seed: u64,
     /// Where the power was cut.

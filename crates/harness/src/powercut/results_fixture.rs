@@ -5,7 +5,7 @@ use super::lab::Watched;
 use super::plan::{self, CasePlan, Strategy};
 use super::results::{CUT_SCHEMA, Cut, End, Keep, Place, PlaceKind, PowerCuts, SCHEMA, State};
 use crate::exposure::{AckSample, Between};
-use crate::results::Outcome;
+use crate::results::{Origin, Outcome};
 use std::time::Duration;
 use store_core::{LogOffset, Nanos};
 use store_os::FlushEvent;
@@ -96,10 +96,12 @@ pub(crate) fn run() -> PowerCuts {
     PowerCuts {
         schema: SCHEMA.to_owned(),
         run: "20260309T140559Z-powercut-1a2b3c4d".to_owned(),
-        version: "0.0.0".to_owned(),
-        revision: Some("0123456789abcdef".to_owned()),
-        dirty: Some(false),
-        command: ["cargo", "xtask", "powercut"].map(str::to_owned).into(),
+        origin: Origin {
+            version: "0.0.0".to_owned(),
+            revision: Some("0123456789abcdef".to_owned()),
+            dirty: Some(false),
+            command: ["cargo", "xtask", "powercut"].map(str::to_owned).into(),
+        },
         seed: 42,
         place: Place {
             kind: PlaceKind::Emulated,
@@ -126,9 +128,9 @@ pub(crate) fn troubled(hostile: &str) -> PowerCuts {
         file_system: None,
         disk: hostile.to_owned(),
     };
-    run.revision = None;
+    run.origin.revision = None;
     run.run = hostile.to_owned();
-    run.command.push(hostile.to_owned());
+    run.origin.command.push(hostile.to_owned());
     let plan = &plan::cases(&[Strategy::Timed], &[Duration::from_millis(50)])[0];
     let (mut cuts, round) = sampled(plan, |at_risk| at_risk / 2);
     cuts[3].states[0].violations = vec![format!("message 7 is lost {hostile}")];

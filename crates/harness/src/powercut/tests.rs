@@ -189,8 +189,7 @@ fn order(results: &Path, strategies: &[Strategy], cuts: u32) -> Order {
         cuts,
         seed: 42,
         results: results.to_owned(),
-        command: vec!["test".to_owned()],
-        revision: None,
+        origin: Origin::here(&["test".to_owned()], None),
     }
 }
 

@@ -30,10 +30,10 @@ pub fn html(run: &PowerCuts, env: &Environment) -> anyhow::Result<String> {
         ("file system", run.place.file_system.clone().unwrap_or_else(|| "none".to_owned())),
         ("why not emulated", run.place.fallback.clone().unwrap_or_else(|| "–".to_owned())),
     ];
-    let checkout = checkout(run.revision.as_ref(), run.dirty);
+    let checkout = checkout(run.origin.revision.as_ref(), run.origin.dirty);
     let machine = facts(&[
         ("Disk", place),
-        ("System and program", system_facts(env, &run.version, checkout)),
+        ("System and program", system_facts(env, &run.origin.version, checkout)),
     ]);
     page += &section("Machine", &machine);
     page += &section("Definitions and method", include_str!("cuts.html"));
@@ -208,8 +208,8 @@ fn reproduce(run: &PowerCuts) -> String {
     format!(
         "{}<p class=\"note\">{}; seed {}. The messages, the moments of the cuts within their \
          windows and what each keeps are the same again; {}.</p>\n",
-        command(&run.command),
-        revision(run.revision.as_ref(), run.dirty),
+        command(&run.origin.command),
+        revision(run.origin.revision.as_ref(), run.origin.dirty),
         run.seed,
         match run.place.kind {
             PlaceKind::Emulated => "what the kernel does meanwhile is not",

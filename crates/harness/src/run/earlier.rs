@@ -44,8 +44,7 @@ impl Earlier {
             read_environment(path)?.host_hash == host,
             "{name} was measured on another machine: one run is of one machine"
         );
-        let revision = order.revision.as_ref().map(|(revision, _)| revision);
-        if let (Some(then), Some(now)) = (&manifest.revision, revision) {
+        if let (Some(then), Some(now)) = (&manifest.origin.revision, &order.origin.revision) {
             ensure!(
                 then == now,
                 "{name} was measured by revision {then}, this is {now}: check that one out, or \

@@ -201,8 +201,7 @@ fn a_measurement_of_limits_is_as_its_schema_says() {
         rounds: 1,
         measure: Duration::from_millis(10),
         cases: vec![Case::Sync1],
-        command: vec!["test".to_owned()],
-        revision: None,
+        origin: harness::results::Origin::here(&["test".to_owned()], None),
     };
     let finished = limits::run(&order, &AtomicBool::new(false), &mut |_, _, _| {}).unwrap();
     assert!(finished.error.is_none(), "{:?}", finished.error);
