@@ -169,10 +169,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether its disk is hardware as it is: neither emulated nor in memory.
-    pub fn is_on_real_hardware(&self) -> bool {
-        let in_memory = self.notes.iter().any(|note| note.code == "in_memory");
-        !self.emulated && !in_memory
+    /// What its disk is if it is not hardware as it is.
+    pub fn not_hardware(&self) -> Option<&'static str> {
+        if self.emulated {
+            Some("EMULATED")
+        } else {
+            self.notes.iter().any(|note| note.code == "in_memory").then_some("in memory")
+        }
     }
 
     /// `sync ×64`, with the setting where it matters.

@@ -111,7 +111,8 @@ fn headed(lines: Vec<String>, each: usize, settings: &[&str], groups: &[Vec<&Row
     let mut headed: Vec<String> = lines.by_ref().take(each + 1).collect();
     for (setting, group) in settings.iter().zip(groups) {
         let setting = if setting.is_empty() { "as found" } else { *setting };
-        headed.push(format!("[{setting}]"));
+        let what = group.first().and_then(|row| row.not_hardware()).map(|what| format!(", {what}"));
+        headed.push(format!("[{setting}{}]", what.unwrap_or_default()));
         headed.extend(lines.by_ref().take(each * group.len()));
     }
     headed
@@ -445,7 +446,10 @@ mod tests {
     fn each_of_several_settings_stands_whole_above_its_rows() {
         let on = |disk: &str| {
             let disk = disk.to_owned();
-            let edit = move |c: &mut Cell| c.disk.clone_from(&disk);
+            let edit = move |c: &mut Cell| {
+                c.disk.clone_from(&disk);
+                c.emulated = disk.starts_with("another");
+            };
             [Kind::Raw, Kind::GroupCommit].map(|kind| cell(kind, 1, 0, &edit))
         };
         let cells = [on("a-disk-with-quite-a-long-name"), on("another-disk-of-that-sort")].concat();
@@ -454,7 +458,7 @@ mod tests {
             let lines: Vec<&str> = text.lines().collect();
             let at = |head: &str| lines.iter().position(|line| *line == head).unwrap();
             let first = at("[a-disk-with-quite-a-long-name]");
-            let second = at("[another-disk-of-that-sort]");
+            let second = at("[another-disk-of-that-sort, EMULATED]");
             assert_eq!(second - first, 2 * each + 1, "{text}");
             for rows in [&lines[first + 1..second], &lines[second + 1..]] {
                 assert!(rows[0].starts_with("raw  ") && rows[each].starts_with("sync  "), "{text}");

@@ -192,8 +192,9 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
 
 fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
     // A disk that is not hardware as it is says nothing about one that is.
-    let has_real = rows.iter().any(Row::is_on_real_hardware);
-    let counts = |row: &&Row| row.kind == kind && (!has_real || row.is_on_real_hardware());
+    let is_real = |row: &Row| row.not_hardware().is_none();
+    let has_real = rows.iter().any(is_real);
+    let counts = |row: &&Row| row.kind == kind && (!has_real || is_real(row));
     let of_kind: Vec<&Row> = rows.iter().filter(counts).collect();
     if of_kind.is_empty() {
         return None;
