@@ -36,6 +36,8 @@ pub struct Setting<'a> {
     pub emulated: bool,
     /// Whether the device may have a volatile write cache.
     pub volatile_cache: bool,
+    /// Whether the device can force a write through that cache (FUA).
+    pub has_fua: bool,
     /// How long producers run before anything counts.
     pub warmup: Duration,
     /// How long is measured.

@@ -126,11 +126,21 @@ pub struct OpenLoop {
     pub arrival: Arrival,
     /// Messages that were due in the measured time.
     pub due: u64,
+    /// Of these the ones that were due early enough to have been sent by its end: 20 ms before it,
+    /// with bursts the time from one to the next.
+    pub judged: u64,
+    /// Of these the ones that were not sent.
+    pub unsent: u64,
+    /// What 99 of 100 were to be acknowledged within, where the rate was searched for; `null` where
+    /// it was given.
+    pub promised_p99_ns: Option<u64>,
     /// From when a message was due to its acknowledgement: what holds up one makes others late,
     /// and is counted for them too.
     pub due_to_ack_ns: Quantiles,
     /// From when a message was due to its append.
     pub lag_ns: Quantiles,
+    /// The same, but from when its producer was free to send it too: the load generator's own.
+    pub own_lag_ns: Quantiles,
 }
 
 /// How the messages of an open loop are spread over time.
@@ -269,7 +279,7 @@ pub struct ExposureByModel {
 pub struct Exposure {
     /// How long the oldest message at risk has been acknowledged.
     pub age_ns: Spread,
-    /// Log bytes at risk.
+    /// Log bytes at risk; of mixed sizes the messages times their mean, an estimate.
     pub bytes: Spread,
     /// Messages at risk.
     pub messages: Spread,
