@@ -73,7 +73,8 @@ pub struct Produced {
     pub append: Histogram<u64>,
     /// What is measured of an open loop.
     pub open: Option<OpenLoop>,
-    /// Nanoseconds between an acknowledgement and the next append, in the measured phase.
+    /// Nanoseconds between being free to send, by an acknowledgement or by having sent, and the next
+    /// append, in the measured phase.
     pub between_ns: u64,
     /// Nanoseconds that counted messages took outside the measured time: the first before it, the
     /// last beyond it.
@@ -345,12 +346,16 @@ impl<'a> Producer<'a> {
             }
             let begun = now();
             self.record_lag(due, begun);
+            let was_measured = load.is_in(MEASURE);
+            if was_measured && self.sent > 0 {
+                self.produced.between_ns += begun.since(self.free_at).get();
+            }
             let ticket = self.log.append(&self.queue, &self.message(), Wait::Yes)?;
             let appended = now();
             self.free_at = appended;
             self.sent += 1;
             self.show_worst(appended.since(begun));
-            if load.is_in(MEASURE) {
+            if was_measured || load.is_in(MEASURE) {
                 self.produced.append.saturating_record(appended.since(begun).get());
             }
             if load.shape.waits_for_flush {

@@ -183,8 +183,25 @@ pub struct Machine {
     pub major_faults: Option<u64>,
     /// How much of the time some task waited for a disk (`/proc/pressure/io`).
     pub io_pressure_pct: Option<f64>,
-    /// Bytes that the device was given beyond those of this process, about.
+    /// Bytes that the device was given beyond those of this process, about: the file system's own
+    /// and what was dirty before are among them.
     pub foreign_write_bytes: Option<u64>,
+    /// Bytes that this process had written to disks; a page that is written anew counts with all that
+    /// the kernel keeps together with it. `null` before schema 1.1.
+    #[serde(default)]
+    pub own_write_bytes: Option<u64>,
+    /// Those of other processes, to whichever disk, as far as they may be looked at: an ordinary
+    /// user sees his own. `null` before schema 1.1.
+    #[serde(default)]
+    pub others_write_bytes: Option<u64>,
+    /// Processor time of the thread that looked at all this, in percent of one processor; `null`
+    /// before schema 1.1.
+    #[serde(default)]
+    pub sampler_pct: Option<f64>,
+    /// How much of their time producers spent on themselves, between being free to send and sending;
+    /// `null` for an open loop, and before schema 1.1.
+    #[serde(default)]
+    pub generator_pct: Option<f64>,
 }
 
 /// What is measured in a cell.
@@ -318,6 +335,9 @@ pub struct Io {
     pub flush_requests: Option<u64>,
     /// Device bytes per appended log byte.
     pub write_amplification: Option<f64>,
+    /// How much of the time the device had requests in flight; `null` before schema 1.1.
+    #[serde(default)]
+    pub busy_pct: Option<f64>,
 }
 
 /// Dirty and write-back pages of the whole machine, by `/proc/vmstat`.

@@ -36,6 +36,8 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.extend(commits_seen(cell));
     checks.extend(keeps_up(cell));
     checks.extend(generator(cell));
+    checks.extend(sampler(cell));
+    checks.extend(foreign_writes(cell));
     checks.extend(steal(cell, seen.gates));
     checks.extend(dirty_limit(cell));
     checks.extend(steady_state(seen.steadiness));
@@ -190,14 +192,45 @@ fn keeps_up(cell: &Cell) -> Option<Check> {
     Some(check(OVERLOAD, level, value, "99 % of what was due was sent before measuring ended"))
 }
 
-/// A producer that was free, and is late all the same, is too slow itself.
+/// A producer that was free, and is late all the same, is too slow itself; so is one that waits for
+/// nobody for much of its time, unless the disk was busy anyway.
 fn generator(cell: &Cell) -> Option<Check> {
-    let open = cell.open_loop?;
+    let Some(open) = cell.open_loop else {
+        let own = cell.machine.generator_pct?;
+        let is_idle = cell.io.busy_pct.is_none_or(|busy| busy < BUSY_PCT);
+        let level = worse_if(own > MOST_OWN_PCT && is_idle, Level::Warn);
+        let value = format!("{own:.1} % of their time");
+        let rule = format!(
+            "producers spend at most {MOST_OWN_PCT} % of their time between being free to send and \
+             sending, where the disk is busy for less than {BUSY_PCT} % of it"
+        );
+        return Some(check("load_generator", level, value, &rule));
+    };
     let lag = open.own_lag_ns.p99;
     let level = worse_if(lag > MOST_LAG_NS, Level::Warn);
     let value = crate::format::duration(float(lag));
     let rule = "99 of 100 messages are sent within 1 ms of being due, by producers that are free";
     Some(check("load_generator", level, value, rule))
+}
+
+fn sampler(cell: &Cell) -> Option<Check> {
+    let took = cell.machine.sampler_pct?;
+    let level = worse_if(took > 1.0, Level::Warn);
+    let value = format!("{took:.2} %");
+    Some(check("sampler", level, value, "looking on took at most 1 % of one processor's time"))
+}
+
+/// Others who write take the disk's time and the page cache's room.
+fn foreign_writes(cell: &Cell) -> Option<Check> {
+    let (own, others) = cell.machine.own_write_bytes.zip(cell.machine.others_write_bytes)?;
+    let level = worse_if(others > (own / 10).max(FEW_BYTES), Level::Warn);
+    let value = format!(
+        "{} beside {}",
+        crate::format::bytes(float(others)),
+        crate::format::bytes(float(own))
+    );
+    let rule = "other processes wrote at most a tenth of what this one did, or 4 MiB, to any disk";
+    Some(check("foreign_writes", level, value, rule))
 }
 
 fn steal(cell: &Cell, gates: Gates) -> Option<Check> {
@@ -242,6 +275,11 @@ fn ended(cell: &Cell) -> Check {
 /// The code of the check that makes a cell an overload.
 const OVERLOAD: &str = "overload";
 const MOST_LAG_NS: u64 = 1_000_000;
+/// What producers may spend on themselves, and from when on a disk is what they wait for.
+const MOST_OWN_PCT: f64 = 20.0;
+const BUSY_PCT: f64 = 70.0;
+/// A log file or two of somebody's disturbs nobody.
+const FEW_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -305,6 +343,38 @@ mod tests {
             cell.counts.flushes = 100;
             cell.io.flush_requests = Some(49);
         });
+    }
+
+    #[test]
+    fn a_load_that_is_the_limit_itself_is_said() {
+        let seen = Seen::default();
+        let own = |own, busy| {
+            move |cell: &mut Cell| {
+                cell.machine.generator_pct = Some(own);
+                cell.io.busy_pct = busy;
+            }
+        };
+        check_level("load_generator", Level::Pass, seen, own(20.0, Some(0.0)));
+        check_level("load_generator", Level::Warn, seen, own(20.1, Some(69.0)));
+        check_level("load_generator", Level::Warn, seen, own(20.1, None));
+        check_level("load_generator", Level::Pass, seen, own(20.1, Some(70.0)));
+    }
+
+    #[test]
+    fn who_disturbs_is_said_ourselves_included() {
+        let seen = Seen::default();
+        check_level("sampler", Level::Pass, seen, |cell| cell.machine.sampler_pct = Some(1.0));
+        check_level("sampler", Level::Warn, seen, |cell| cell.machine.sampler_pct = Some(1.1));
+        let wrote = |own, others| {
+            move |cell: &mut Cell| {
+                cell.machine.own_write_bytes = Some(own);
+                cell.machine.others_write_bytes = Some(others);
+            }
+        };
+        check_level("foreign_writes", Level::Pass, seen, wrote(100 << 20, 10 << 20));
+        check_level("foreign_writes", Level::Warn, seen, wrote(100 << 20, 11 << 20));
+        check_level("foreign_writes", Level::Pass, seen, wrote(0, 4 << 20));
+        check_level("foreign_writes", Level::Warn, seen, wrote(0, 5 << 20));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::load::{self, Offered, Produced, Sampled};
 use crate::profile::{Pace, Settings, Strategy, Workload};
 use crate::results::{
     AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io, Kind,
-    Little, OpenLoop, Status,
+    Little, Machine, OpenLoop, Status,
 };
 use crate::{series, strategy, validity};
 
@@ -96,7 +96,8 @@ impl Evidence {
     ) -> Cell {
         let Latencies { append_to_ack, append, flush } = took;
         let window = &self.window;
-        let seconds = float(window.end.since(window.start).get()) / 1e9;
+        let measured_ns = window.end.since(window.start).get();
+        let seconds = float(measured_ns) / 1e9;
         let flushes = self.flushes_within();
         let acked_per_s = float(window.acked) / seconds;
         let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
@@ -120,7 +121,7 @@ impl Evidence {
             message_bytes: workload.message_bytes.mean(),
             record_bytes: self.record_bytes,
             emulated: setting.emulated,
-            measured_ns: window.end.since(window.start).get(),
+            measured_ns,
             ended_by: window.ended_by,
             counts: Counts {
                 appended: window.appended,
@@ -145,11 +146,11 @@ impl Evidence {
             exposure,
             ack_to_durable_ns: self.ack_to_durable(),
             interval: self.interval(&strategy.settings),
-            io: self.io(),
+            io: Io::of(window.device.as_ref(), window.log_bytes, measured_ns),
             dirty: self.dirty(&strategy.settings),
             throttled_pct: series::throttled_pct(&window.series),
             stalls: series::stalls(&window.series),
-            machine: window.machine,
+            machine: self.machine(workload, place.producers),
             little: self.little(workload, place.producers, append_to_ack, &exposure),
             validity: Vec::new(),
             status: Status::Valid,
@@ -290,16 +291,16 @@ impl Evidence {
         Dirty { reached_background: dirty.reached_background.filter(|_| absorbs), ..dirty }
     }
 
-    fn io(&self) -> Io {
-        let device = self.window.device.as_ref();
-        let written = device.map(|device| device.write_bytes);
-        Io {
-            device_write_bytes: written,
-            flush_requests: device.and_then(|device| device.flush_requests),
-            write_amplification: written
-                .filter(|_| self.window.log_bytes > 0)
-                .map(|written| float(written) / float(self.window.log_bytes)),
-        }
+    fn machine(&self, workload: &Workload, producers: u32) -> Machine {
+        let own: u64 = self.produced.iter().map(|produced| produced.between_ns).sum();
+        let all = self.window_ns() * f64::from(producers);
+        // In an open loop a producer that is free waits for what is due.
+        let generator_pct = (workload.pace == Pace::Closed).then(|| 100.0 * float(own) / all);
+        Machine { generator_pct, ..self.window.machine }
+    }
+
+    fn window_ns(&self) -> f64 {
+        float(self.window.end.since(self.window.start).get())
     }
 
     /// Two identities between figures that were taken independently of each other.
@@ -310,7 +311,7 @@ impl Evidence {
         append_to_ack: &Histogram<u64>,
         exposure: &ExposureByModel,
     ) -> Little {
-        let length = float(self.window.end.since(self.window.start).get());
+        let length = self.window_ns();
         let is_closed = workload.pace == Pace::Closed && workload.window == 1;
         // Closed loop: each message takes its latency and the time until the next one, as producers
         // timed it; the rate is that of the watcher's counts.
@@ -421,7 +422,11 @@ mod tests {
                 acked: 1000,
                 samples: samples.collect(),
                 log_bytes: 1000 * RECORD,
-                device: Some(DiskCounters { write_bytes: 300_000, flush_requests: Some(10) }),
+                device: Some(DiskCounters {
+                    write_bytes: 300_000,
+                    flush_requests: Some(10),
+                    busy_ms: 70,
+                }),
                 dirty: Dirty::default(),
                 machine: Machine::default(),
                 series: Vec::new(),
