@@ -18,6 +18,7 @@ pub use self::details::DiskDetails;
 use self::mounts::Mount;
 pub use self::probe::{Probe, probe};
 use crate::clock::float;
+use crate::environment;
 use crate::results::{DiskInfo, Io};
 
 /// What stands behind `dir`: mount, file system, block device, its queue, its space.
@@ -55,6 +56,7 @@ pub fn inspect(dir: &Path) -> Result<DiskInfo> {
     if let Some(block) = block {
         block.describe(&mut info);
     }
+    info.emulated |= environment::is_limited(&info);
     Ok(info)
 }
 
@@ -246,7 +248,7 @@ fn read_word(path: &Path) -> Option<String> {
 }
 
 /// The entry in brackets of a list such as `[mq-deadline] kyber none`; the list if none is.
-fn chosen(list: &str) -> String {
+pub(crate) fn chosen(list: &str) -> String {
     let bracketed = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(list, |(inner, _)| inner).to_owned()
 }

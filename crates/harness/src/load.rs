@@ -73,8 +73,8 @@ pub struct Produced {
     pub append: Histogram<u64>,
     /// What is measured of an open loop.
     pub open: Option<OpenLoop>,
-    /// Nanoseconds between being free to send, by an acknowledgement or by having sent, and the next
-    /// append, in the measured phase.
+    /// Nanoseconds between being free to send, by an acknowledgement or by having sent, and the
+    /// next append, in the measured phase.
     pub between_ns: u64,
     /// Nanoseconds that counted messages took outside the measured time: the first before it, the
     /// last beyond it.
@@ -202,8 +202,8 @@ impl Load {
         offered.as_ref().map(|of| Schedule::new(of, index, *producers, *seed, self.begun))
     }
 
-    /// What was due in the measured time, and what of it a producer had not sent at its end that has
-    /// sent so many in all: a burst may take until the next one.
+    /// What was due in the measured time, and what of it a producer had not sent at its end that
+    /// has sent so many in all: a burst may take until the next one.
     fn count_due(&self, index: usize, sent: usize, open: &mut OpenLoop) {
         let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
         let end = Nanos::new(self.ends_at.load(Ordering::Relaxed));

@@ -3,7 +3,11 @@
 //! Field names carry the unit. `null` means "not known here" and is never the same as 0. The schema
 //! is `name/major.minor`: readers ignore fields they do not know and refuse another major version.
 
+mod environment;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::environment::{DiskInfo, Environment};
 
 /// The schema of [`Cell`].
 pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
@@ -186,8 +190,8 @@ pub struct Machine {
     /// Bytes that the device was given beyond those of this process, about: the file system's own
     /// and what was dirty before are among them.
     pub foreign_write_bytes: Option<u64>,
-    /// Bytes that this process had written to disks; a page that is written anew counts with all that
-    /// the kernel keeps together with it. `null` before schema 1.1.
+    /// Bytes that this process had written to disks; a page that is written anew counts with all
+    /// that the kernel keeps together with it. `null` before schema 1.1.
     #[serde(default)]
     pub own_write_bytes: Option<u64>,
     /// Those of other processes, to whichever disk, as far as they may be looked at: an ordinary
@@ -198,8 +202,8 @@ pub struct Machine {
     /// before schema 1.1.
     #[serde(default)]
     pub sampler_pct: Option<f64>,
-    /// How much of their time producers spent on themselves, between being free to send and sending;
-    /// `null` for an open loop, and before schema 1.1.
+    /// How much of their time producers spent on themselves, between being free to send and
+    /// sending; `null` for an open loop, and before schema 1.1.
     #[serde(default)]
     pub generator_pct: Option<f64>,
 }
@@ -548,68 +552,4 @@ pub enum Outcome {
     Running,
     /// The time allowed was over; the blocks before that are there.
     Trimmed,
-}
-
-/// Where the run ran: `env.json`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Environment {
-    /// [`ENV_SCHEMA`].
-    pub schema: String,
-    /// A hash of the host's name, 8 hex digits.
-    pub host_hash: String,
-    /// Kernel release.
-    pub kernel: String,
-    /// `PRETTY_NAME` of the distribution.
-    pub distribution: Option<String>,
-    /// Whether a hypervisor is present.
-    pub virtual_machine: Option<bool>,
-    /// The processor's name.
-    pub cpu_model: Option<String>,
-    /// Processors that this process may use.
-    pub cores: u32,
-    /// Memory of the machine.
-    pub memory_bytes: Option<u64>,
-    /// The current clock source.
-    pub clocksource: Option<String>,
-    /// Compiler, optimisation, target.
-    pub build: String,
-    /// `vm.dirty_*` as found, by name.
-    pub sysctls: std::collections::BTreeMap<String, String>,
-    /// The disk that was measured, of several the first.
-    pub disk: DiskInfo,
-    /// Every disk that was measured; empty before schema 1.1.
-    #[serde(default)]
-    pub disks: Vec<MeasuredDisk>,
-}
-
-/// The disk behind a directory.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct DiskInfo {
-    /// The directory given.
-    pub path: String,
-    /// File system type, by `/proc/self/mountinfo`.
-    pub file_system: Option<String>,
-    /// Mount options.
-    pub mount_options: Option<String>,
-    /// Block device name, such as `vda`; `null` where there is none (tmpfs, network, overlay).
-    pub device: Option<String>,
-    /// Its model.
-    pub model: Option<String>,
-    /// Its queue scheduler.
-    pub scheduler: Option<String>,
-    /// `write back` or `write through`.
-    pub write_cache: Option<String>,
-    /// Whether it rotates.
-    pub rotational: Option<bool>,
-    /// Loop, device mapper and the like: not hardware as it is.
-    pub emulated: bool,
-    /// The file system lives in memory.
-    pub in_memory: bool,
-    /// Free bytes when the run began.
-    pub free_bytes: u64,
-    /// Size of the file system.
-    pub total_bytes: u64,
-    /// More; empty before schema 1.1.
-    #[serde(default)]
-    pub details: crate::disk::DiskDetails,
 }

@@ -252,6 +252,7 @@ pub(crate) fn environment() -> Environment {
             details: crate::disk::DiskDetails::default(),
         },
         disks: Vec::new(),
+        machine: crate::environment::MachineDetails::default(),
     }
 }
 

@@ -57,10 +57,8 @@ pub fn csv(rows: &[Row]) -> String {
         );
         let (at, worst) = (at.get(), worst_append.get());
         let throttled = u8::from(row.is_throttled());
-        let _ = writeln!(
-            text,
-            "{at},{acked},{wrote},{committed},{flushed},{flushes},{worst},{pages},{throttled},{tail}"
-        );
+        let marks = format!("{wrote},{committed},{flushed}");
+        let _ = writeln!(text, "{at},{acked},{marks},{flushes},{worst},{pages},{throttled},{tail}");
     }
     text
 }

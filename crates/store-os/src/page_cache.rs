@@ -30,8 +30,8 @@ impl Add for PageCache {
 }
 
 impl Log {
-    /// What the page cache holds of the log between two offsets; `None` if a file there cannot tell:
-    /// the kernel is older than 6.5, or a container forbids the call.
+    /// What the page cache holds of the log between two offsets; `None` if a file there cannot
+    /// tell: the kernel is older than 6.5, or a container forbids the call.
     ///
     /// It takes some 6 us and as much again for each 4 MiB that are cached, and holds up no append.
     pub fn page_cache(&self, range: Range<LogOffset>) -> Option<PageCache> {
