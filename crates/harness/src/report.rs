@@ -13,7 +13,7 @@ use crate::clock::float;
 use crate::comparison::{self, Comparison};
 use crate::format;
 use crate::results::{Cell, DiskInfo, Environment, Manifest};
-use crate::summary::{self, Row};
+use crate::summary::{self, Loops, Row};
 use crate::verdict;
 
 /// The report of a run, whole or not: verdict, machine, validity, charts, tables, profile, method.
@@ -41,7 +41,7 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
         page += &section("All cells", &all_cells(cells));
     }
     page += &section("Profile", &profile(manifest));
-    page += &section("Definitions and method", METHOD);
+    page += &section("Definitions and method", &method(&rows));
     page += &section("Reproduce", &reproduce(manifest));
     Ok(page + &foot())
 }
@@ -235,9 +235,15 @@ fn plate(svg: &str, twin: &str) -> String {
 
 fn strategies(manifest: &Manifest, rows: &[Row]) -> String {
     let standing = verdict::standing(manifest, rows);
+    let from = match Loops::of(rows) {
+        Loops::Closed => "",
+        Loops::Mixed | Loops::Open => {
+            "“ack” is from when a message was due where it came at a rate, else from its append. "
+        }
+    };
     format!(
         "<p class=\"note\">Figures are over the valid blocks, with ranges beside them. \
-         {standing}. \
+         {standing}. {from}\
          Exposure is the p99 of time. “~”: from too few values to be firm. \
          A click on a column's name sorts.</p>\n\
          <div class=\"figures\">\n{}</div>\n",
@@ -310,16 +316,32 @@ fn quoted(word: &str) -> String {
     }
 }
 
+fn method(rows: &[Row]) -> String {
+    let latency = match Loops::of(rows) {
+        Loops::Closed => CLOSED.to_owned(),
+        Loops::Mixed => format!("By workload. {CLOSED} {OPEN}"),
+        Loops::Open => OPEN.to_owned(),
+    };
+    METHOD.replace("{latency}", &latency)
+}
+
+/// What a latency is in a closed loop,
+const CLOSED: &str = "In a closed loop from the call of append to its acknowledgement: a producer \
+    waits for an acknowledgement before it sends again, so this is service time. A stall delays \
+    few messages here and would delay many at a fixed rate.";
+/// and in an open one.
+const OPEN: &str = "In an open loop from when a message was due to its acknowledgement: messages \
+    come at a rate whatever becomes of those before, so what holds up one makes others late, and \
+    is counted for them too.";
 const METHOD: &str = include_str!("report/method.html");
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Kind;
-    use crate::results::{Level, Outcome};
+    use crate::results::{Kind, Level, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
         HOSTILE, assert_closed, assert_columns_named, assert_nothing_fetched, cell, check,
-        environment, example, example_of, extreme, manifest, troubled,
+        environment, example, example_of, extreme, manifest, open_loop, troubled,
     };
 
     fn page(cells: &[Cell]) -> String {
@@ -358,6 +380,42 @@ mod tests {
     fn every_column_has_a_name() {
         assert_columns_named(&page(&troubled()));
         assert_columns_named(&page(&example_of(7)));
+        assert_columns_named(&page(&at_a_rate()));
+    }
+
+    /// A closed loop, and messages at a rate.
+    fn at_a_rate() -> Vec<Cell> {
+        let due_to_ack_ns = Quantiles { count: 9, p50: 700_000_000, ..Quantiles::default() };
+        let open = cell(Kind::GroupCommit, 8, 0, |c| {
+            c.workload = "poisson".to_owned();
+            c.open_loop = Some(OpenLoop { due_to_ack_ns, ..open_loop() });
+        });
+        vec![cell(Kind::Raw, 1, 0, |_| {}), cell(Kind::GroupCommit, 8, 0, |_| {}), open]
+    }
+
+    #[test]
+    fn a_latency_is_called_what_it_is() {
+        let closed = page(&example());
+        assert!(closed.contains(">append→ack p99<") && closed.contains("this is service time"));
+        assert!(closed.contains("closed loop, seed 42"));
+        assert!(!closed.contains("due→ack") && !closed.contains("In an open loop"), "{closed}");
+        let mixed = page(&at_a_rate());
+        for part in [
+            ">ack p99<",
+            ">append→ack p99<",
+            ">due→ack p99<",
+            ">700 ms<",
+            "closed and open loops, seed 42",
+            "this is service time",
+            "In an open loop",
+        ] {
+            assert!(mixed.contains(part), "{part:?}");
+        }
+        let open = page(&at_a_rate()[2..]);
+        assert!(open.contains("open loop, seed 42") && !open.contains("service time"), "{open}");
+        for page in [closed, mixed, open] {
+            assert!(!page.contains("{latency}") && !page.contains("[from]"));
+        }
     }
 
     #[test]

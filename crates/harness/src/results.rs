@@ -3,6 +3,8 @@
 //! Field names carry the unit. `null` means "not known here" and is never the same as 0. The schema
 //! is `name/major.minor`: readers ignore fields they do not know and refuse another major version.
 
+mod derived;
+
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Cell`].

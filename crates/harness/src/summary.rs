@@ -94,7 +94,7 @@ impl Loss {
 pub struct Figures {
     /// Acknowledged messages per second.
     pub acked_per_s: Stat,
-    /// From append to acknowledgement: half of the messages.
+    /// To acknowledgement, see [`Cell::ack_ns`]: half of the messages.
     pub ack_p50: Option<Percentile>,
     /// 99 of 100.
     pub ack_p99: Option<Percentile>,
@@ -152,6 +152,8 @@ pub struct Row {
     pub setting: String,
     /// Whether the disk was emulated.
     pub emulated: bool,
+    /// Whether messages came at a rate, and latencies are from when they were due.
+    pub at_a_rate: bool,
     /// The figures of the cells that count; `None` if all are invalid.
     pub figures: Option<Figures>,
     /// The figures of the invalid cells, to be shown as such.
@@ -234,6 +236,40 @@ pub fn notes<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Note> {
         .collect()
 }
 
+/// How messages came, which says from when on latencies are; the raw loop is no load.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loops {
+    /// Each after the acknowledgement of one before: latency is from its append.
+    Closed,
+    /// The one or the other.
+    Mixed,
+    /// Each at a time, whatever becomes of those before: latency is from when it was due.
+    Open,
+}
+
+impl Loops {
+    /// Of these rows.
+    pub fn of(rows: &[Row]) -> Self {
+        let is_load = |row: &&Row| row.kind != Kind::Raw;
+        let is_open: BTreeSet<bool> =
+            rows.iter().filter(is_load).map(|row| row.at_a_rate).collect();
+        match (is_open.contains(&false), is_open.contains(&true)) {
+            (true, true) => Self::Mixed,
+            (false, true) => Self::Open,
+            (_, false) => Self::Closed,
+        }
+    }
+
+    /// In words: `closed loop`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Closed => "closed loop",
+            Self::Mixed => "closed and open loops",
+            Self::Open => "open loop",
+        }
+    }
+}
+
 /// The word that the profile uses for it.
 pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
@@ -297,6 +333,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         workload: first.workload.clone(),
         setting: named.join(", "),
         emulated: group.iter().any(|cell| cell.emulated),
+        at_a_rate: group.iter().any(|cell| cell.open_loop.is_some()),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),
         blocks: blocks(&valid),
@@ -310,8 +347,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
 }
 
 fn figures(cells: &[&Cell], all: &[Cell]) -> Option<Figures> {
-    // Where messages are due at a time, what comes late is late from then on.
-    let ack = |cell: &Cell| cell.open_loop.map_or(cell.append_to_ack_ns, |open| open.due_to_ack_ns);
+    let ack = Cell::ack_ns;
     let flush = |cell: &Cell| cell.flush_ns;
     let per_flush: Vec<f64> = cells
         .iter()

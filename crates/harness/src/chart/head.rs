@@ -6,7 +6,7 @@ use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
 use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
-use crate::summary::{Extent, Row, kind_name};
+use crate::summary::{Extent, Loops, Row, kind_name};
 use crate::verdict::{self, Ranges};
 
 /// Title, subtitle and legend; answers where the plot can begin.
@@ -138,7 +138,7 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
             manifest.cells_done,
             manifest.cells_planned
         ),
-        format!("closed loop, seed {}", manifest.seed),
+        format!("{}, seed {}", Loops::of(rows).words(), manifest.seed),
         format::utc(manifest.started_at_ms),
         format!("flushmark {}", format::clipped(&manifest.origin.version, 20)),
     ];

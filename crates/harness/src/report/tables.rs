@@ -7,7 +7,7 @@ use crate::comparison::Comparison;
 use crate::format;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
 use crate::summary::{
-    Extent, Figures, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
+    Extent, Figures, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
 
 /// Every check that did not pass, with what was found and in how many cells.
@@ -101,9 +101,12 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
 
 /// Every strategy under every load, over its blocks.
 pub(super) fn rows(rows: &[Row]) -> String {
+    // Under a heading that also stands over the raw loop's, which is from its write.
+    let from = if Loops::of(rows) == Loops::Closed { "append→ack" } else { "ack" };
+    let heads = ROW_HEADS.map(|head| head.replace("[from]", from));
     Table {
         caption: "Strategies and loads: figures over blocks, with their ranges",
-        heads: &ROW_HEADS,
+        heads: &heads.each_ref().map(String::as_str),
         rows: rows.iter().map(row).collect(),
         sortable: true,
     }
@@ -160,10 +163,10 @@ const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
     "blocks",
     "msg/s [range]",
     "× raw [range]",
-    "append→ack p50",
-    "append→ack p99",
-    "append→ack p99.9",
-    "append→ack max",
+    "[from] p50",
+    "[from] p99",
+    "[from] p99.9",
+    "[from] max",
     "flush p50",
     "messages per flush",
     "kill -9: age p99",
@@ -225,16 +228,19 @@ fn small_ratio(ratio: f64) -> String {
 
 /// Every cell of every block.
 pub(super) fn cells(cells: &[Cell]) -> String {
+    let any_open = cells.iter().any(|cell| cell.open_loop.is_some());
+    let is_shown = |head: &&&str| any_open || !head.starts_with(OPEN_ONLY);
+    let heads: Vec<&str> = CELL_HEADS.iter().filter(is_shown).copied().collect();
     Table {
         caption: "All cells as measured, one repetition each",
-        heads: &CELL_HEADS,
-        rows: cells.iter().map(cell).collect(),
+        heads: &heads,
+        rows: cells.iter().map(|one| cell(one, any_open)).collect(),
         sortable: true,
     }
     .html()
 }
 
-fn cell(cell: &Cell) -> Vec<Datum> {
+fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
     let mut data = vec![
         Datum::text(&cell.cell),
         Datum::count(cell.block.into()),
@@ -251,6 +257,10 @@ fn cell(cell: &Cell) -> Vec<Datum> {
         Datum::number(cell.fsync_per_ack, format::ratio),
     ];
     data.extend(latency(&cell.append_to_ack_ns));
+    if any_open {
+        let due_to_ack = cell.open_loop.map(|open| open.due_to_ack_ns).unwrap_or_default();
+        data.extend(latency(&due_to_ack));
+    }
     data.extend(latency(&cell.flush_ns));
     data.push(median(&cell.messages_per_flush, format::count));
     data.push(median(&cell.bytes_per_flush, format::bytes));
@@ -267,7 +277,9 @@ fn cell(cell: &Cell) -> Vec<Datum> {
     data
 }
 
-const CELL_HEADS: [&str; 46] = [
+/// What only an open loop has.
+const OPEN_ONLY: &str = "due→ack";
+const CELL_HEADS: [&str; 50] = [
     "cell",
     "block",
     "position",
@@ -285,6 +297,10 @@ const CELL_HEADS: [&str; 46] = [
     "append→ack p99",
     "append→ack p99.9",
     "append→ack max",
+    "due→ack p50",
+    "due→ack p99",
+    "due→ack p99.9",
+    "due→ack max",
     "flush p50",
     "flush p99",
     "flush p99.9",

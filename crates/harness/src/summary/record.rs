@@ -114,10 +114,10 @@ fn named(figures: &Figures) -> BTreeMap<String, Figure> {
     let (process, power) = (&figures.process, &figures.power);
     let all = [
         ("acked_per_s", Some(figures.acked_per_s)),
-        ("append_to_ack_ns_p50", ns(figures.ack_p50)),
-        ("append_to_ack_ns_p99", ns(figures.ack_p99)),
-        ("append_to_ack_ns_p999", ns(figures.ack_p999)),
-        ("append_to_ack_ns_max", ns(figures.ack_max)),
+        ("ack_ns_p50", ns(figures.ack_p50)),
+        ("ack_ns_p99", ns(figures.ack_p99)),
+        ("ack_ns_p999", ns(figures.ack_p999)),
+        ("ack_ns_max", ns(figures.ack_max)),
         ("flush_ns_p50", ns(figures.flush_p50)),
         ("process_exposure_age_ns_p99", Some(process.age_ns)),
         ("process_exposure_bytes_p99", Some(process.bytes)),
