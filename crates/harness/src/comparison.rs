@@ -112,9 +112,9 @@ impl Word {
 ///
 /// Raw loops and canaries take no part, nor do cells that are invalid, and in times those that are
 /// overloaded, whose times grow with the measured time.
-pub fn comparisons(cells: &[Cell]) -> Vec<Comparison> {
+pub fn comparisons(cells: &[Cell], gates: Gates) -> Vec<Comparison> {
     let noise_floor_pct = noise_floor(&canaries(cells));
-    let min_effect_pct = f64::from(Gates::default().min_effect_pct);
+    let min_effect_pct = f64::from(gates.min_effect_pct);
     let limits = Limits { min_effect_pct, noise_floor_pct };
     let mut all = Vec::new();
     for varied in [Varied::Strategy, Varied::Sysctl, Varied::Disk] {
@@ -328,6 +328,10 @@ mod tests {
     use super::*;
     use crate::results_fixture::{cell, example, example_of};
 
+    fn compared(cells: &[Cell]) -> Vec<Comparison> {
+        comparisons(cells, Gates::default())
+    }
+
     fn canary(block: u32, position: u32, rate: f64) -> Cell {
         cell(Kind::GroupCommit, 1, block, |c| {
             (c.strategy, c.workload) = (CANARY.to_owned(), CANARY.to_owned());
@@ -345,12 +349,12 @@ mod tests {
 
     #[test]
     fn three_blocks_compare_nothing() {
-        assert_eq!(comparisons(&example()), []);
+        assert_eq!(compared(&example()), []);
     }
 
     #[test]
     fn strategies_of_the_same_load_are_compared_with_each_other() {
-        let all = comparisons(&example_of(7));
+        let all = compared(&example_of(7));
         // Of none, sync, timed and staged six pairs, under three loads, by two measures.
         assert_eq!(all.len(), 6 * 3 * 2);
         let pairs: Vec<_> =
@@ -386,7 +390,7 @@ mod tests {
                 (c.sysctl, c.acked_per_s) = ("small-bytes".to_owned(), rate * share);
             }));
         }
-        let all = comparisons(&cells);
+        let all = compared(&cells);
         assert_eq!(all.len(), 2, "{all:?}");
         let rate = &all[0];
         assert_eq!((rate.varied, rate.word), (Varied::Sysctl, Word::Slower));
@@ -394,6 +398,28 @@ mod tests {
         assert_eq!(rate.same["strategy"], "timed");
         assert_eq!(all[1].word, Word::NoDifference, "their times are the same");
         assert_eq!(all[1].detectable_pct.map(f64::round), Some(5.0));
+    }
+
+    /// Two strategies under the same load, in six blocks alike.
+    fn two(rates: [f64; 2]) -> Vec<Cell> {
+        let one = |block, (strategy, rate): (&str, f64)| {
+            cell(Kind::GroupCommit, 8, block, |c| {
+                (c.strategy, c.acked_per_s) = (strategy.to_owned(), rate);
+            })
+        };
+        let of_block = |block| ["a", "b"].into_iter().zip(rates).map(move |of| one(block, of));
+        (0..6).flat_map(of_block).collect()
+    }
+
+    #[test]
+    fn a_profile_says_from_when_on_a_difference_counts() {
+        let cells = two([100.0, 107.0]);
+        let found = |min_effect_pct| {
+            let rate = comparisons(&cells, Gates { min_effect_pct, ..Gates::default() }).remove(0);
+            (rate.word, rate.min_effect_pct, rate.detectable_pct.map(f64::round))
+        };
+        assert_eq!(found(5), (Word::Faster, 5.0, None));
+        assert_eq!(found(20), (Word::NoDifference, 20.0, Some(20.0)), "7 % are of no interest");
     }
 
     #[test]
@@ -407,30 +433,23 @@ mod tests {
             let rates = with(all, Measure::AckedPerS, 8).filter(|one| one.b == "timed");
             rates.map(|one| one.blocks).collect()
         };
-        assert_eq!(timed(&comparisons(&cells)), [6, 6, 6]);
+        assert_eq!(timed(&compared(&cells)), [6, 6, 6]);
         for cell in cells.iter_mut().filter(|cell| is_timed(cell) && cell.block == 4) {
             cell.status = Status::Invalid;
         }
-        assert!(timed(&comparisons(&cells)).is_empty(), "five blocks are too few");
+        assert!(timed(&compared(&cells)).is_empty(), "five blocks are too few");
         for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync") {
             cell.status = Status::Overload;
         }
-        let all = comparisons(&cells);
+        let all = compared(&cells);
         assert!(all.iter().any(|one| one.b == "sync" && one.measure == Measure::AckedPerS));
         assert!(all.iter().all(|one| one.b != "sync" || one.measure == Measure::AckedPerS));
     }
 
     #[test]
     fn canaries_give_the_noise_floor_and_are_not_compared() {
-        let mut cells = Vec::new();
-        for block in 0..6 {
-            for (strategy, rate) in [("a", 100.0), ("b", 112.0)] {
-                cells.push(cell(Kind::GroupCommit, 8, block, |c| {
-                    (c.strategy, c.acked_per_s) = (strategy.to_owned(), rate);
-                }));
-            }
-        }
-        let rate = |cells: &[Cell]| comparisons(cells).remove(0);
+        let mut cells = two([100.0, 112.0]);
+        let rate = |cells: &[Cell]| compared(cells).remove(0);
         assert_eq!((rate(&cells).word, rate(&cells).noise_floor_pct), (Word::Faster, None));
         for block in 0..6 {
             cells.push(canary(block, u32::MAX, 100.0));
@@ -439,11 +458,11 @@ mod tests {
         let found = rate(&cells);
         assert_eq!(found.word, Word::NoDifference, "12 % are less than 25 %");
         assert_eq!(found.noise_floor_pct.map(f64::round), Some(25.0));
-        assert_eq!(comparisons(&cells).len(), 2, "two measures of one pair");
+        assert_eq!(compared(&cells).len(), 2, "two measures of one pair");
         let told = "Compared block by block, beyond the 25 % by which canaries differ from \
                     themselves, and corrected for their number: of 1 pair of strategies, msg/s \
                     differs in 0, does not in 1, and is inconclusive in 0.";
-        assert_eq!(sentence(&comparisons(&cells)).as_deref(), Some(told));
+        assert_eq!(sentence(&compared(&cells)).as_deref(), Some(told));
         assert_eq!(sentence(&[]), None);
     }
 }

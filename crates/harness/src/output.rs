@@ -275,7 +275,7 @@ impl Output {
         let rows = summary::rows(cells);
         self.write_json("summary.json", &summary::record(&manifest.run, &rows))?;
         let mut lines = String::new();
-        for comparison in comparison::comparisons(cells) {
+        for comparison in comparison::comparisons(cells, manifest.gates()) {
             lines += &serde_json::to_string(&comparison)?;
             lines.push('\n');
         }

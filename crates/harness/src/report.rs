@@ -34,14 +34,14 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
             page += &charted(manifest, env, cells, &rows, model)?;
         }
         page += &section("All strategies and loads", &strategies(manifest, &rows));
-        let compared = comparison::comparisons(cells);
+        let compared = comparison::comparisons(cells, manifest.gates());
         if !compared.is_empty() {
             page += &section("Comparisons", &comparisons(&compared));
         }
         page += &section("All cells", &all_cells(cells));
     }
     page += &section("Profile", &profile(manifest));
-    page += &section("Definitions and method", &method(&rows));
+    page += &section("Definitions and method", &method(manifest, &rows));
     page += &section("Reproduce", &reproduce(manifest));
     Ok(page + &foot())
 }
@@ -316,13 +316,14 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn method(rows: &[Row]) -> String {
+fn method(manifest: &Manifest, rows: &[Row]) -> String {
     let latency = match Loops::of(rows) {
         Loops::Closed => CLOSED.to_owned(),
         Loops::Mixed => format!("By workload. {CLOSED} {OPEN}"),
         Loops::Open => OPEN.to_owned(),
     };
-    METHOD.replace("{latency}", &latency)
+    let least = manifest.gates().min_effect_pct.to_string();
+    METHOD.replace("{latency}", &latency).replace("{min_effect_pct}", &least)
 }
 
 /// What a latency is in a closed loop,
@@ -338,6 +339,7 @@ const METHOD: &str = include_str!("report/method.html");
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Gates;
     use crate::results::{Kind, Level, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
         HOSTILE, assert_closed, assert_columns_named, assert_nothing_fetched, cell, check,
@@ -427,6 +429,17 @@ mod tests {
         assert!(page.contains("<td>faster</td>") && page.contains("<td>slower</td>"));
         assert!(page.contains("< 0.0001</td>") || page.contains("&lt; 0.0001</td>"));
         assert!(page.contains("95 % intervals"));
+    }
+
+    #[test]
+    fn the_method_says_from_when_on_a_difference_counted() {
+        let with = |gates| {
+            let manifest = Manifest { gates, ..manifest() };
+            html(&manifest, &environment(), &example_of(7)).unwrap()
+        };
+        assert!(with(None).contains("above 5 % and above"));
+        let page = with(Some(Gates { min_effect_pct: 20, ..Gates::default() }));
+        assert!(page.contains("above 20 % and above") && page.contains("by more than 20 %"));
     }
 
     #[test]

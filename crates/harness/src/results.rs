@@ -7,6 +7,8 @@ mod derived;
 
 use serde::{Deserialize, Serialize};
 
+use crate::profile::{Gates, Slo};
+
 /// The schema of [`Cell`].
 pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
 /// The schema of [`Manifest`].
@@ -488,6 +490,12 @@ pub struct Manifest {
     /// How much the canaries of each block differed.
     #[serde(default)]
     pub noise: Vec<BlockNoise>,
+    /// From when on a difference or a disturbance counted; `null` before they were recorded.
+    #[serde(default)]
+    pub gates: Option<Gates>,
+    /// What was asked of the figures; `null` before it was recorded.
+    #[serde(default)]
+    pub slo: Option<Slo>,
 }
 
 /// A part of a sweep that could not be measured here.

@@ -29,7 +29,7 @@ pub fn sentences(
         (Kind::CommitRealtime, "Staged flush"),
     ];
     said.extend(kinds.iter().filter_map(|(kind, name)| on_strategy(rows, *kind, name)));
-    said.extend(comparison::sentence(&comparison::comparisons(cells)));
+    said.extend(comparison::sentence(&comparison::comparisons(cells, manifest.gates())));
     if !cells.is_empty() {
         said.push(on_validity(manifest, cells, rows));
     }

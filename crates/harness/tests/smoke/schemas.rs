@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
+use harness::profile::{Gates, Slo};
 use harness::results::{
     AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, LeftOut, Manifest,
     MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
@@ -92,7 +93,7 @@ fn what_blocks_come_to_is_as_its_schemas_say() {
     assert!(summary["rows"][0]["figures"]["acked_per_s"]["geometric_mean"].is_number());
     assert_fits(&of_summary, &summary);
     assert_every_field_counts(&of_summary, &summary);
-    let compared = comparison::comparisons(&cells);
+    let compared = comparison::comparisons(&cells, Gates::default());
     assert!(compared.len() >= 2 * 6, "of four strategies under two loads: {}", compared.len());
     for one in &compared {
         assert_fits(&of_comparison, &value(one));
@@ -170,6 +171,8 @@ fn more_of_a_manifest(mut manifest: Manifest) -> Manifest {
     let status = Status::NotApplied;
     let applied =
         Applied { status, reason: Some(why()), values: vec![value], warnings: vec![why()] };
+    let asked = Some(Duration::from_millis(10));
+    manifest.slo = Some(Slo { ack_p99: asked, power_loss_rpo: asked });
     manifest.sysctls.push(AppliedSysctls { name: "small-bytes".to_owned(), applied });
     manifest
 }
