@@ -55,7 +55,7 @@ pub struct Comparison {
     pub noise_floor_pct: Option<f64>,
     /// What was found of B.
     pub word: Word,
-    /// Of `no_difference`: one as large as this, in percent, would have been told.
+    /// Of `no_difference`: one as large as this, in percent, would have been told in this family.
     pub detectable_pct: Option<f64>,
 }
 
@@ -88,7 +88,8 @@ pub enum Measure {
 pub enum Word {
     /// Faster than A.
     Faster,
-    /// Blocks vary too much: the interval is wider than ±20 %.
+    /// Blocks vary too much: the interval, as wide as the family makes it, is wider than ±20 %. Or it
+    /// excludes 1 by itself, which among so many may be chance.
     Inconclusive,
     /// None that is as large as `detectable_pct`.
     NoDifference,
@@ -119,9 +120,11 @@ pub fn comparisons(cells: &[Cell], gates: Gates) -> Vec<Comparison> {
     let mut all = Vec::new();
     for varied in [Varied::Strategy, Varied::Sysctl, Varied::Disk] {
         for measure in [Measure::AckedPerS, Measure::AckNsP99] {
-            let (pairs, family): (Vec<Pair>, Vec<Paired>) =
-                pairs(cells, varied, measure).into_iter().unzip();
-            let judged = judge(&family, measure.better(), limits);
+            let (pairs, family): (Vec<Pair>, Vec<(Paired, Limits)>) = pairs(cells, varied, measure)
+                .into_iter()
+                .map(|(pair, paired)| (pair, (paired, limits)))
+                .unzip();
+            let judged = judge(&family, measure.better());
             let size = u32::try_from(judged.len()).unwrap_or(u32::MAX);
             let told = pairs.into_iter().zip(judged);
             all.extend(told.map(|(pair, judged)| Comparison {
