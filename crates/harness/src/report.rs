@@ -10,7 +10,7 @@ mod tables;
 use self::html::{Datum, Table};
 use crate::chart::{self, LossModel};
 use crate::clock::float;
-use crate::comparison::{self, Comparison};
+use crate::comparison::{self, Comparison, Measure};
 use crate::format;
 use crate::results::{Cell, DiskInfo, Environment, Manifest};
 use crate::summary::{self, Loops, Row};
@@ -255,15 +255,22 @@ fn comparisons(compared: &[Comparison]) -> String {
     format!(
         "<p class=\"note\">B by A, block by block: the geometric mean with its 95 % interval. B is \
          said to differ if the interval excludes 1, also after Holm's correction for all \
-         comparisons of the kind, and if it differs by more than {:.0} % and more than the \
-         canaries do from themselves ({}). An acknowledgement of B may promise something \
+         comparisons of the kind, and if it differs by more than {}. A canary runs on the first \
+         disk alone and says nothing of others. An acknowledgement of B may promise something \
          else than one of A.</p>\n<div class=\"figures\">\n{}</div>\n",
-        compared[0].min_effect_pct,
-        compared[0]
-            .noise_floor_pct
-            .map_or_else(|| "not measured".to_owned(), |floor| format!("{floor:.1} %")),
+        limits(compared),
         tables::comparisons(compared)
     )
+}
+
+/// What differences must exceed, by measure.
+fn limits(compared: &[Comparison]) -> String {
+    let of = |measure: Measure| {
+        let all: Vec<&Comparison> = compared.iter().filter(|one| one.measure == measure).collect();
+        comparison::beyond(&all).map(|beyond| format!("{beyond} in {}", measure.words()))
+    };
+    let both = [Measure::AckedPerS, Measure::AckNsP99].into_iter().filter_map(of);
+    format::escaped(&both.collect::<Vec<_>>().join("; "))
 }
 
 fn all_cells(cells: &[Cell]) -> String {

@@ -152,6 +152,8 @@ pub struct Row {
     pub setting: String,
     /// Whether the disk was emulated.
     pub emulated: bool,
+    /// Whether its file system lived in memory.
+    pub in_memory: bool,
     /// Whether messages came at a rate, and latencies are from when they were due.
     pub at_a_rate: bool,
     /// The figures of the cells that count; `None` if all are invalid.
@@ -173,11 +175,20 @@ pub struct Row {
 impl Row {
     /// What its disk is if it is not hardware as it is.
     pub fn not_hardware(&self) -> Option<&'static str> {
-        if self.emulated {
-            Some("EMULATED")
-        } else {
-            self.notes.iter().any(|note| note.code == "in_memory").then_some("in memory")
+        match (self.emulated, self.in_memory) {
+            (true, _) => Some("EMULATED"),
+            (false, true) => Some("in memory"),
+            (false, false) => None,
         }
+    }
+
+    /// `sync`, with the setting and what its disk is where the run has more than one setting.
+    pub fn named(&self) -> String {
+        if self.setting.is_empty() {
+            return self.strategy.clone();
+        }
+        let what = self.not_hardware().map_or_else(String::new, |what| format!(", {what}"));
+        format!("{} ({}{what})", self.strategy, self.setting)
     }
 
     /// `sync ×64`, with the setting where it matters.
@@ -211,6 +222,13 @@ pub fn rows(cells: &[Cell]) -> Vec<Row> {
             row(&group, cells, varies)
         })
         .collect()
+}
+
+/// The rows of real hardware where there are any, else all: a disk that is not hardware as it is
+/// says nothing about one that is.
+pub fn real(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let has_real = rows.iter().any(|row| row.not_hardware().is_none());
+    rows.iter().filter(move |row| !has_real || row.not_hardware().is_none())
 }
 
 /// What the checks of these cells had to say that did not pass, the worst first.
@@ -333,6 +351,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         workload: first.workload.clone(),
         setting: named.join(", "),
         emulated: group.iter().any(|cell| cell.emulated),
+        in_memory: group.iter().any(|cell| cell.is_in_memory()),
         at_a_rate: group.iter().any(|cell| cell.open_loop.is_some()),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),
@@ -386,7 +405,7 @@ fn percentile(
 
 /// A lower bound if the check that says so did not pass in some cell.
 fn extent(cells: &[&Cell], check: &str) -> Extent {
-    if cells.iter().any(|cell| did_not_pass(cell, check)) {
+    if cells.iter().any(|cell| cell.did_not_pass(check)) {
         Extent::AtLeast
     } else {
         Extent::Measured
@@ -395,17 +414,13 @@ fn extent(cells: &[&Cell], check: &str) -> Extent {
 
 /// What is never flushed grows for ever; what lies in memory is lost whole.
 fn power_extent(cells: &[&Cell]) -> Extent {
-    if cells.iter().any(|cell| did_not_pass(cell, "in_memory")) {
+    if cells.iter().any(|cell| cell.is_in_memory()) {
         Extent::Everything
     } else if cells.iter().any(|cell| cell.kind == Kind::None) {
         Extent::AtLeast
     } else {
         extent(cells, "syncs_seen")
     }
-}
-
-fn did_not_pass(cell: &Cell, code: &str) -> bool {
-    cell.validity.iter().any(|check| check.code == code && check.level > Level::Pass)
 }
 
 fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure, extent: Extent) -> Option<Loss> {

@@ -86,7 +86,7 @@ fn body(rows: &[Row], width: usize) -> Vec<String> {
     let named: Vec<(String, &Row)> = groups
         .iter()
         .flatten()
-        .map(|row| (if is_one { named(row) } else { row.strategy.clone() }, *row))
+        .map(|row| (if is_one { row.named() } else { row.strategy.clone() }, *row))
         .collect();
     let longest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut tries = vec![(true, longest, 2), (false, longest, 2)];
@@ -247,14 +247,6 @@ impl Texts {
             self.process.join("\n"),
             self.power.join("\n"),
         ]
-    }
-}
-
-fn named(row: &Row) -> String {
-    if row.setting.is_empty() {
-        row.strategy.clone()
-    } else {
-        format!("{} ({})", row.strategy, row.setting)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::comparison;
 use crate::format;
 use crate::results::{Cell, Environment, Kind, Level, Manifest, Outcome, Status};
 use crate::statistics::FIRM_BLOCKS;
-use crate::summary::{Extent, Figures, Loss, Row};
+use crate::summary::{self, Extent, Figures, Loss, Row};
 
 /// A sentence for each kind of strategy, one on how they compare if there are enough blocks, one on
 /// validity, one on conditions.
@@ -29,7 +29,9 @@ pub fn sentences(
         (Kind::CommitRealtime, "Staged flush"),
     ];
     said.extend(kinds.iter().filter_map(|(kind, name)| on_strategy(rows, *kind, name)));
-    said.extend(comparison::sentence(&comparison::comparisons(cells, manifest.gates())));
+    let has_real = rows.iter().any(|row| row.not_hardware().is_none());
+    let compared = comparison::comparisons(cells, manifest.gates());
+    said.extend(comparison::sentence(&compared, has_real));
     if !cells.is_empty() {
         said.push(on_validity(manifest, cells, rows));
     }
@@ -191,11 +193,7 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
 }
 
 fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
-    // A disk that is not hardware as it is says nothing about one that is.
-    let is_real = |row: &Row| row.not_hardware().is_none();
-    let has_real = rows.iter().any(is_real);
-    let counts = |row: &&Row| row.kind == kind && (!has_real || is_real(row));
-    let of_kind: Vec<&Row> = rows.iter().filter(counts).collect();
+    let of_kind: Vec<&Row> = summary::real(rows).filter(|row| row.kind == kind).collect();
     if of_kind.is_empty() {
         return None;
     }
@@ -297,7 +295,6 @@ mod tests {
     use crate::results_fixture::{
         cell, check, environment, example, example_of, manifest, troubled,
     };
-    use crate::summary;
 
     fn said(cells: &[Cell]) -> Vec<String> {
         sentences(&manifest(), &environment(), cells, &summary::rows(cells))

@@ -69,7 +69,7 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
             let Some(figures) = figures else { continue };
             let filled = drawn == "filled";
             let class = if filled { "" } else { "invalid" };
-            let mut line = vec![Datum::text(&row.strategy), Datum::count(row.producers.into())];
+            let mut line = vec![Datum::text(row.named()), Datum::count(row.producers.into())];
             line.push(Datum::stat(Some(figures.acked_per_s), format::count));
             line.extend(loss(&model.loss(&figures)));
             line.push(Datum::text(if filled && on_frontier { "yes" } else { "" }));
@@ -114,15 +114,10 @@ pub(super) fn rows(rows: &[Row]) -> String {
 }
 
 fn row(row: &Row) -> Vec<Datum> {
-    let name = if row.setting.is_empty() {
-        row.strategy.clone()
-    } else {
-        format!("{} ({})", row.strategy, row.setting)
-    };
     let (good, bad) = (row.blocks.len(), row.invalid_blocks.len());
     let blocks = if bad == 0 { good.to_string() } else { format!("{good} ({bad} invalid)") };
     let mut data = vec![
-        Datum::text(name),
+        Datum::text(row.named()),
         Datum::count(row.producers.into()),
         Datum::text(status_name(row.status)).class(status_class(row.status)),
         Datum::shown(blocks, approximate(good)),
@@ -196,7 +191,7 @@ pub(super) fn comparisons(all: &[Comparison]) -> String {
             Datum::text(&one.a),
             Datum::text(one.measure.words()),
             Datum::shown(ratio, one.ratio),
-            Datum::text(format!("{} ×{}", same.join(", "), one.producers)),
+            Datum::text(format!("{} ×{}{}", same.join(", "), one.producers, label(one))),
             Datum::count(one.blocks),
             Datum::number(one.p_holm, |p| {
                 if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
@@ -219,6 +214,16 @@ pub(super) fn comparisons(all: &[Comparison]) -> String {
         sortable: true,
     }
     .html()
+}
+
+/// What must be said of the disks, if they are not hardware as they are.
+fn label(one: &Comparison) -> &'static str {
+    match (one.emulated, one.in_memory) {
+        (true, true) => " (EMULATED, in memory)",
+        (true, false) => " (EMULATED)",
+        (false, true) => " (in memory)",
+        (false, false) => "",
+    }
 }
 
 /// A ratio that may be far below 1, where two decimals would show nothing.

@@ -1,6 +1,6 @@
 //! What everybody reads out of records in the same way.
 
-use super::{Cell, Manifest, Quantiles};
+use super::{Cell, Level, Manifest, Quantiles};
 use crate::profile::{Gates, Slo};
 
 impl Cell {
@@ -8,6 +8,16 @@ impl Cell {
     /// comes late is late from then on; else from its append.
     pub fn ack_ns(&self) -> Quantiles {
         self.open_loop.map_or(self.append_to_ack_ns, |open| open.due_to_ack_ns)
+    }
+
+    /// Whether the log's file system lived in memory.
+    pub fn is_in_memory(&self) -> bool {
+        self.did_not_pass("in_memory")
+    }
+
+    /// Whether the check of this code was made and had something to say.
+    pub fn did_not_pass(&self, code: &str) -> bool {
+        self.validity.iter().any(|check| check.code == code && check.level > Level::Pass)
     }
 }
 

@@ -36,6 +36,10 @@ pub struct SummaryRow {
     pub kind: Kind,
     /// Producer threads.
     pub producers: u32,
+    /// Whether the disk was emulated: the figures say nothing about real hardware.
+    pub emulated: bool,
+    /// Whether the file system lived in memory, where a power cut takes all.
+    pub in_memory: bool,
     /// The worst of the cells' states.
     pub status: Status,
     /// The blocks that count.
@@ -100,6 +104,8 @@ pub fn record(run: &str, rows: &[Row]) -> Summary {
         strategy: row.strategy.clone(),
         kind: row.kind,
         producers: row.producers,
+        emulated: row.emulated,
+        in_memory: row.in_memory,
         status: row.status,
         blocks: row.blocks.clone(),
         invalid_blocks: row.invalid_blocks.clone(),
