@@ -84,9 +84,9 @@ fn opening(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row])
         manifest.cells_done,
         manifest.cells_planned,
     );
-    if env.disk.emulated || rows.iter().any(|row| row.emulated) {
-        out += "<p class=\"emulated\">EMULATED disk: \
-                the figures say nothing about real hardware.</p>\n";
+    if let Some(disk) = verdict::emulated(env, rows) {
+        let said = format!("{disk}: the figures say nothing about real hardware.");
+        out = format!("{out}<p class=\"emulated\">{}</p>\n", format::escaped(&said));
     }
     let sentences = verdict::sentences(manifest, env, cells, rows);
     let item = |sentence: &String| format!("<li>{}</li>\n", format::escaped(sentence));
@@ -513,6 +513,43 @@ mod tests {
         let mut env = environment();
         env.disk.emulated = true;
         assert!(html(&manifest(), &env, &example()).unwrap().contains("class=\"emulated\""));
+    }
+
+    #[test]
+    fn tables_name_each_setting_with_what_its_disk_is() {
+        let on = |disk: &str, strategy: &str, block| {
+            cell(Kind::GroupCommit, 8, block, |c| {
+                (c.disk, c.strategy) = (disk.to_owned(), strategy.to_owned());
+                c.cell = format!("{disk}/{strategy}");
+                c.emulated = disk == "hdd";
+                if disk == "tmpfs" {
+                    c.validity.push(check("in_memory", Level::Label, "tmpfs", "on a disk"));
+                }
+            })
+        };
+        let all = |disk| {
+            (0..6).flat_map(move |block| ["a", "b"].map(move |strategy| on(disk, strategy, block)))
+        };
+        let several: Vec<Cell> = ["host", "hdd", "tmpfs"].into_iter().flat_map(all).collect();
+        let page = page(&several);
+        assert_columns_named(&page);
+        for (part, times) in [
+            // The twins of both charts, and the table of rows.
+            (">a (hdd, EMULATED)<", 3),
+            (">a (tmpfs, in memory)<", 3),
+            (">a (host)<", 3),
+            (">hdd/a (EMULATED)<", 6),
+            (">tmpfs/a (in memory)<", 6),
+            // Of disks with either other one, by two measures and strategies; and of strategies.
+            (">hdd, kernel-default, closed-1k ×8 (EMULATED)<", 2),
+            (">tmpfs, kernel-default, closed-1k ×8 (in memory)<", 2),
+            (">host, kernel-default, closed-1k ×8<", 2),
+            (">a, kernel-default, closed-1k ×8 (EMULATED)<", 2),
+            (">a, kernel-default, closed-1k ×8 (EMULATED, in memory)<", 2),
+            ("class=\"emulated\">EMULATED disk (hdd): the figures", 1),
+        ] {
+            assert_eq!(page.matches(part).count(), times, "{part}");
+        }
     }
 
     #[test]

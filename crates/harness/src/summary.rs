@@ -154,8 +154,8 @@ pub struct Row {
     pub emulated: bool,
     /// Whether its file system lived in memory.
     pub in_memory: bool,
-    /// Whether messages came at a rate, and latencies are from when they were due.
-    pub at_a_rate: bool,
+    /// How messages came.
+    pub loops: Loops,
     /// The figures of the cells that count; `None` if all are invalid.
     pub figures: Option<Figures>,
     /// The figures of the invalid cells, to be shown as such.
@@ -268,14 +268,12 @@ pub enum Loops {
 impl Loops {
     /// Of these rows.
     pub fn of(rows: &[Row]) -> Self {
-        let is_load = |row: &&Row| row.kind != Kind::Raw;
-        let is_open: BTreeSet<bool> =
-            rows.iter().filter(is_load).map(|row| row.at_a_rate).collect();
-        match (is_open.contains(&false), is_open.contains(&true)) {
-            (true, true) => Self::Mixed,
-            (false, true) => Self::Open,
-            (_, false) => Self::Closed,
-        }
+        let loads = rows.iter().filter(|row| row.kind != Kind::Raw).map(|row| row.loops);
+        loads.reduce(|all, one| if all == one { all } else { Self::Mixed }).unwrap_or(Self::Closed)
+    }
+
+    fn of_cell(cell: &Cell) -> Self {
+        if cell.open_loop.is_some() { Self::Open } else { Self::Closed }
     }
 
     /// In words: `closed loop`.
@@ -352,7 +350,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         setting: named.join(", "),
         emulated: group.iter().any(|cell| cell.emulated),
         in_memory: group.iter().any(|cell| cell.is_in_memory()),
-        at_a_rate: group.iter().any(|cell| cell.open_loop.is_some()),
+        loops: Loops::of_cell(first),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),
         blocks: blocks(&valid),

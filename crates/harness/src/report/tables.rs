@@ -246,8 +246,13 @@ pub(super) fn cells(cells: &[Cell]) -> String {
 }
 
 fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
+    let what = match (cell.emulated, cell.is_in_memory()) {
+        (true, _) => " (EMULATED)",
+        (false, true) => " (in memory)",
+        (false, false) => "",
+    };
     let mut data = vec![
-        Datum::text(&cell.cell),
+        Datum::text(format!("{}{what}", cell.cell)),
         Datum::count(cell.block.into()),
         Datum::count(cell.position.into()),
         Datum::text(status_name(cell.status)).class(status_class(cell.status)),
