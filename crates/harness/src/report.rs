@@ -247,7 +247,7 @@ fn strategies(manifest: &Manifest, rows: &[Row]) -> String {
          Exposure is the p99 of time. “~”: from too few values to be firm. \
          A click on a column's name sorts.</p>\n\
          <div class=\"figures\">\n{}</div>\n",
-        tables::rows(rows)
+        tables::rows(rows, manifest.slo())
     )
 }
 
@@ -346,7 +346,7 @@ const METHOD: &str = include_str!("report/method.html");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Gates;
+    use crate::profile::{Gates, Slo};
     use crate::results::{Kind, Level, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
         HOSTILE, assert_closed, assert_columns_named, assert_nothing_fetched, cell, check,
@@ -436,6 +436,20 @@ mod tests {
         assert!(page.contains("<td>faster</td>") && page.contains("<td>slower</td>"));
         assert!(page.contains("< 0.0001</td>") || page.contains("&lt; 0.0001</td>"));
         assert!(page.contains("95 % intervals"));
+    }
+
+    #[test]
+    fn what_is_asked_is_answered_row_by_row() {
+        let time = |ms| Some(std::time::Duration::from_millis(ms));
+        let slo = Some(Slo { ack_p99: time(10), power_loss_rpo: time(700) });
+        let mine = Manifest { slo, ..manifest() };
+        let asked = html(&mine, &environment(), &troubled()).unwrap();
+        assert_columns_named(&asked);
+        assert!(asked.contains("kept by sync ×1; sync ×8; sync ×64; timed ×1;"), "{asked}");
+        assert!(asked.contains("<td>kept</td>") && asked.contains("<td>not: power-cut loss</td>"));
+        assert!(!page(&troubled()).contains("<td>kept</td>"));
+        let text = crate::table::text(&mine, &environment(), &troubled(), 80);
+        assert!(text.contains("Asked is ack p99 within 10 ms, and at most 700 ms lost"), "{text}");
     }
 
     #[test]

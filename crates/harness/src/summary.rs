@@ -4,11 +4,13 @@
 //! and, of six or more, where others would with 95 of 100; fewer blocks are indicative.
 //! Invalid cells take no part in a median, but are counted, named and shown apart.
 
+mod asked;
 mod record;
 mod stat;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::asked::{Kept, sentence as asked_sentence};
 pub use self::record::{Figure, SCHEMA, Summary, SummaryRow, record};
 pub use self::stat::Stat;
 use crate::clock::float;

@@ -296,11 +296,13 @@ fn footnotes(
     let in_memory =
         verdict::in_memory(env, rows).map(|place| format!("{place}: a power cut takes all"));
     let noise = verdict::noise(manifest, rows);
+    let asked = summary::asked_sentence(rows, manifest.slo()).filter(|_| some);
     let first =
         emulated.into_iter().chain(in_memory).chain(verdict::left_out(manifest)).chain(noise);
     let there = notes.into_iter().filter(|(there, ..)| *there);
     let notes_there = there.map(|(_, mark, note)| (mark, note));
     let mut notes: Vec<_> = first.map(|note| ("", note)).chain(notes_there).collect();
+    notes.extend(asked.map(|note| ("", note)));
     notes.extend(doubts(cells).into_iter().map(|note| ("?", note)));
     notes
 }

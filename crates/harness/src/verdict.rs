@@ -35,6 +35,9 @@ pub fn sentences(
     let compared = comparison::comparisons(cells, manifest.gates());
     said.extend(comparison::sentence(&compared, has_real));
     if !cells.is_empty() {
+        said.extend(summary::asked_sentence(rows, manifest.slo()));
+    }
+    if !cells.is_empty() {
         said.push(on_validity(manifest, cells, rows));
     }
     said.extend(left_out(manifest));

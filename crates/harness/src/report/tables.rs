@@ -5,9 +5,10 @@ use crate::chart::{self, LossModel};
 use crate::clock::float;
 use crate::comparison::Comparison;
 use crate::format;
+use crate::profile::Slo;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
 use crate::summary::{
-    Extent, Figures, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
+    Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
 
 /// Every check that did not pass, with what was found and in how many cells.
@@ -100,20 +101,20 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
 }
 
 /// Every strategy under every load, over its blocks.
-pub(super) fn rows(rows: &[Row]) -> String {
+pub(super) fn rows(rows: &[Row], slo: Slo) -> String {
     // Under a heading that also stands over the raw loop's, which is from its write.
     let from = if Loops::of(rows) == Loops::Closed { "append→ack" } else { "ack" };
     let heads = ROW_HEADS.map(|head| head.replace("[from]", from));
     Table {
         caption: "Strategies and loads: figures over blocks, with their ranges",
         heads: &heads.each_ref().map(String::as_str),
-        rows: rows.iter().map(row).collect(),
+        rows: rows.iter().map(|one| row(one, slo)).collect(),
         sortable: true,
     }
     .html()
 }
 
-fn row(row: &Row) -> Vec<Datum> {
+fn row(row: &Row, slo: Slo) -> Vec<Datum> {
     let (good, bad) = (row.blocks.len(), row.invalid_blocks.len());
     let blocks = if bad == 0 { good.to_string() } else { format!("{good} ({bad} invalid)") };
     let mut data = vec![
@@ -126,6 +127,11 @@ fn row(row: &Row) -> Vec<Datum> {
         Some(figures) => data.extend(figures_of(figures)),
         None => data.extend(std::iter::repeat_with(Datum::missing).take(FIGURES)),
     }
+    data.push(match Kept::of(row, slo).broken() {
+        None => Datum::missing().class(""),
+        Some(broken) if broken.is_empty() => Datum::text("kept"),
+        Some(broken) => Datum::text(format!("not: {}", broken.join(", "))),
+    });
     data.push(Datum::text(promise(row.ack_at)));
     let codes: Vec<&str> = row.notes.iter().map(|note| note.code.as_str()).collect();
     data.push(Datum::text(codes.join(", ")));
@@ -151,7 +157,7 @@ fn figures_of(figures: &Figures) -> Vec<Datum> {
 
 /// The figures that [`figures_of`] gives.
 const FIGURES: usize = 15;
-const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
+const ROW_HEADS: [&str; 2 + FIGURES + 5] = [
     "strategy",
     "producers",
     "worst state",
@@ -171,6 +177,7 @@ const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
     "power cut: bytes p99",
     "power cut: messages p99",
     "write amplification",
+    "what is asked (slo)",
     "acknowledged survives",
     "labels and warnings",
 ];

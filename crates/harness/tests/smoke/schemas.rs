@@ -89,7 +89,7 @@ fn what_blocks_come_to_is_as_its_schemas_say() {
         })
     };
     let cells: Vec<Cell> = (0..6).flat_map(block).collect();
-    let summary = value(&summary::record("run", &summary::rows(&cells)));
+    let summary = value(&summary::record("run", &summary::rows(&cells), asked()));
     assert!(summary["rows"][0]["figures"]["acked_per_s"]["geometric_mean"].is_number());
     assert_fits(&of_summary, &summary);
     assert_every_field_counts(&of_summary, &summary);
@@ -171,10 +171,14 @@ fn more_of_a_manifest(mut manifest: Manifest) -> Manifest {
     let status = Status::NotApplied;
     let applied =
         Applied { status, reason: Some(why()), values: vec![value], warnings: vec![why()] };
-    let asked = Some(Duration::from_millis(10));
-    manifest.slo = Some(Slo { ack_p99: asked, power_loss_rpo: asked });
+    manifest.slo = Some(asked());
     manifest.sysctls.push(AppliedSysctls { name: "small-bytes".to_owned(), applied });
     manifest
+}
+
+fn asked() -> Slo {
+    let time = Some(Duration::from_millis(10));
+    Slo { ack_p99: time, power_loss_rpo: time }
 }
 
 fn emulated(mut environment: Environment) -> Environment {
