@@ -146,8 +146,8 @@ impl Point<'_> {
         self.age_ns.low() <= 0.0
     }
 
-    /// The producers; at a strategy's busiest point also its name, if the sign does not tell it; and
-    /// what its disk is, where not all are the same.
+    /// The producers; at a strategy's busiest point also its name, if the sign does not tell it;
+    /// and what its disk is, where not all are the same.
     fn label(&self, points: &[Point<'_>]) -> String {
         self.name(points) + &self.mark(points)
     }

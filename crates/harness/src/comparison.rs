@@ -93,8 +93,8 @@ pub enum Measure {
 pub enum Word {
     /// Faster than A.
     Faster,
-    /// Blocks vary too much: the interval, as wide as the family makes it, is wider than ±20 %. Or it
-    /// excludes 1 by itself, which among so many may be chance.
+    /// Blocks vary too much: the interval, as wide as the family makes it, is wider than ±20 %. Or
+    /// it excludes 1 by itself, which among so many may be chance.
     Inconclusive,
     /// None that is as large as `detectable_pct`.
     NoDifference,

@@ -117,8 +117,8 @@ pub fn noise(manifest: &Manifest, rows: &[Row]) -> Option<String> {
         blocks.sort_unstable();
         let numbers: Vec<String> = blocks.iter().map(u32::to_string).collect();
         return Some(format!(
-            "noisy: in {} of {} (counted from 0: {}) canaries differed by more than {most:.0} %, by \
-             up to {worst:.0} %, and so may the rest",
+            "noisy: in {} of {} (counted from 0: {}) canaries differed by more than {most:.0} %, \
+             by up to {worst:.0} %, and so may the rest",
             blocks.len(),
             format::plural(manifest.noise.len(), "block"),
             numbers.join(", ")
