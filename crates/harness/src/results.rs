@@ -4,12 +4,11 @@
 //! is `name/major.minor`: readers ignore fields they do not know and refuse another major version.
 
 mod derived;
-mod origin;
+mod manifest;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::origin::Origin;
-use crate::profile::{Gates, Slo};
+pub use self::manifest::{AppliedSysctls, BlockNoise, LeftOut, Manifest, Origin, Outcome};
 
 /// The schema of [`Cell`].
 pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
@@ -421,91 +420,6 @@ pub enum Status {
     Warn,
 }
 
-/// What the run was: `manifest.json`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Manifest {
-    /// [`MANIFEST_SCHEMA`].
-    pub schema: String,
-    /// The run's directory name.
-    pub run: String,
-    /// Who made it.
-    #[serde(flatten)]
-    pub origin: Origin,
-    /// The sweep's name.
-    pub sweep: String,
-    /// The sweep's profile, word for word.
-    pub profile: String,
-    /// Seeds order and bodies.
-    pub seed: u64,
-    /// Blocks planned.
-    pub blocks: u32,
-    /// Cells planned, over all blocks.
-    pub cells_planned: u32,
-    /// Cells finished.
-    pub cells_done: u32,
-    /// Milliseconds since 1970 UTC.
-    pub started_at_ms: u64,
-    /// Milliseconds since 1970 UTC; `null` while running.
-    pub ended_at_ms: Option<u64>,
-    /// How the run ended.
-    pub outcome: Outcome,
-    /// The directory that was given; empty before schema 1.1.
-    #[serde(default)]
-    pub directory: String,
-    /// The time that was allowed, in seconds; 0 before schema 1.1.
-    #[serde(default)]
-    pub budget_s: u64,
-    /// What was left out to keep within it.
-    #[serde(default)]
-    pub trimmed: Vec<String>,
-    /// What the machine lacked.
-    #[serde(default)]
-    pub left_out: Vec<LeftOut>,
-    /// Kernel settings that were to be applied, and what became of that, the last time.
-    #[serde(default)]
-    pub sysctls: Vec<AppliedSysctls>,
-    /// How much the canaries of each block differed.
-    #[serde(default)]
-    pub noise: Vec<BlockNoise>,
-    /// From when on a difference or a disturbance counted; `null` before they were recorded.
-    #[serde(default)]
-    pub gates: Option<Gates>,
-    /// What was asked of the figures; `null` before it was recorded.
-    #[serde(default)]
-    pub slo: Option<Slo>,
-}
-
-/// A part of a sweep that could not be measured here.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct LeftOut {
-    /// What: `disk cloud-3000iops`.
-    pub what: String,
-    /// What is missing.
-    pub why: String,
-    /// How to get it.
-    pub how: String,
-}
-
-/// Kernel settings of a profile, and whether they were in force.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct AppliedSysctls {
-    /// Their name in the profile.
-    pub name: String,
-    /// What the kernel took.
-    pub applied: crate::sysctl::Applied,
-}
-
-/// The same small cell at the beginning and the end of a block.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-pub struct BlockNoise {
-    /// The block, from 0.
-    pub block: u32,
-    /// How much the faster was faster, in percent.
-    pub spread_pct: f64,
-    /// Whether that is more than the profile allows (`gates.noise_max_pct`).
-    pub flagged: bool,
-}
-
 /// A disk of a sweep.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MeasuredDisk {
@@ -519,22 +433,6 @@ pub struct MeasuredDisk {
     pub sync_p50_ns: u64,
     /// Everything else.
     pub info: DiskInfo,
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// All cells are there.
-    Complete,
-    /// An error ended it; the cells before it are there.
-    Failed,
-    /// A signal ended it; the cells before it are there.
-    Interrupted,
-    /// It has not ended, or was killed.
-    Running,
-    /// The time allowed was over; the blocks before that are there.
-    Trimmed,
 }
 
 /// Where the run ran: `env.json`.
