@@ -165,15 +165,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         say!("go on with cargo xtask bench --resume {}", path.display());
         return Ok(exit::INTERRUPTED);
     }
-    for left_out in &manifest.trimmed {
-        say!("trimmed to keep within the time allowed: {left_out}");
-    }
     if manifest.outcome == Outcome::Trimmed && done < planned {
         say!("trimmed: the time allowed was over after {done} of {planned} cells");
-    }
-    for noise in manifest.noise.iter().filter(|noise| noise.flagged) {
-        let (block, spread) = (noise.block + 1, noise.spread_pct);
-        say!("block {block} was noisy: its canaries differ by {spread:.0} %");
     }
     Ok(exit_code(manifest, cells))
 }

@@ -8,7 +8,7 @@ use harness::clock::float;
 use harness::format;
 use harness::powercut;
 use harness::powercut::results::{Case, Cut, PlaceKind};
-use harness::results::{Cell, LeftOut, MeasuredDisk, Quantiles, Status};
+use harness::results::{Cell, LeftOut, MeasuredDisk, Status};
 use harness::run::{Plan, Watch};
 use harness::sysctl::Leftover;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -143,16 +143,11 @@ impl Watch for Progress {
                 cell.block + 1,
                 cell.cell,
                 format::count(cell.acked_per_s),
-                format::duration(float(ack(cell).p99)),
+                format::duration(float(cell.ack_ns().p99)),
                 doubt(cell.status)
             ),
         }
     }
-}
-
-/// From when a message was due, where it was at a time; else from its append.
-fn ack(cell: &Cell) -> Quantiles {
-    cell.open_loop.map_or(cell.append_to_ack_ns, |open| open.due_to_ack_ns)
 }
 
 fn doubt(status: Status) -> &'static str {

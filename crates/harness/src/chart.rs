@@ -102,14 +102,13 @@ pub fn pareto(
 /// The rows that no other strategy beats on both axes, by ascending exposure.
 ///
 /// Only valid figures of strategies take part: the raw loop is no log, and appends that are never
-/// flushed are no strategy.
+/// flushed are no strategy. Nor do disks that are not hardware as it is, where there are others.
 pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
     let place = |row: &Row| {
         row.figures
             .map(|figures| (model.loss(&figures).age_ns.centre(), figures.acked_per_s.centre()))
     };
-    let mut candidates: Vec<(&Row, f64, f64)> = rows
-        .iter()
+    let mut candidates: Vec<(&Row, f64, f64)> = summary::real(rows)
         .filter(|row| is_strategy(row.kind) && is_measured(row, model))
         .filter_map(|row| place(row).map(|(age_ns, rate)| (row, age_ns, rate)))
         .filter(|(_, _, rate)| drawable(*rate))
@@ -147,8 +146,20 @@ impl Point<'_> {
         self.age_ns.low() <= 0.0
     }
 
-    /// The producers; at a strategy's busiest point also its name, if the sign does not tell it.
+    /// The producers; at a strategy's busiest point also its name, if the sign does not tell it;
+    /// and what its disk is, where not all are the same.
     fn label(&self, points: &[Point<'_>]) -> String {
+        self.name(points) + &self.mark(points)
+    }
+
+    /// ` EMULATED` where the title cannot say it of all.
+    fn mark(&self, points: &[Point<'_>]) -> String {
+        let what = self.row.not_hardware();
+        let differs = points.iter().any(|other| other.row.not_hardware() != what);
+        what.filter(|_| differs).map_or_else(String::new, |what| format!(" {what}"))
+    }
+
+    fn name(&self, points: &[Point<'_>]) -> String {
         let name = |row: &Row| (row.strategy.clone(), row.setting.clone());
         let (alike, other): (Vec<&Point<'_>>, Vec<&Point<'_>>) = points
             .iter()
@@ -196,8 +207,9 @@ fn description(rows: &[Row], model: LossModel) -> String {
         for (figures, mark) in [(row.figures, ""), (row.refused, " (invalid)")] {
             sentences.extend(figures.map(|figures| {
                 format!(
-                    "{}{mark}: {} msg/s, at risk {}.",
+                    "{}{}{mark}: {} msg/s, at risk {}.",
                     row.label(),
+                    row.not_hardware().map_or_else(String::new, |what| format!(" ({what})")),
                     format::count(figures.acked_per_s.centre()),
                     model.loss(&figures).shown()
                 )
@@ -235,9 +247,9 @@ const RIGHT: i32 = 876;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Status;
+    use crate::results::{Level, Status};
     use crate::results_fixture::{
-        HOSTILE, cell, environment, example, extreme, manifest, troubled,
+        HOSTILE, cell, check, environment, example, extreme, manifest, troubled,
     };
 
     fn drawn(cells: &[Cell], model: LossModel) -> String {
@@ -297,6 +309,52 @@ mod tests {
         env.disk.emulated = true;
         let svg = pareto(&manifest(), &env, &example(), LossModel::Power).unwrap();
         assert!(texts(&svg).starts_with("EMULATED DISK: How many"));
+    }
+
+    /// The same on a disk, an emulated disk, and in memory; faster from one to the next.
+    fn three_disks() -> Vec<Cell> {
+        let on = |disk: &'static str, faster: f64| {
+            let edit = move |c: &mut Cell| {
+                disk.clone_into(&mut c.disk);
+                (c.emulated, c.acked_per_s) = (disk == "hdd", c.acked_per_s * faster);
+                if disk == "tmpfs" {
+                    c.validity.push(check("in_memory", Level::Label, "tmpfs", "on a disk"));
+                }
+            };
+            [cell(Kind::Raw, 1, 0, edit), cell(Kind::GroupCommit, 8, 0, edit)]
+        };
+        [on("host", 1.0), on("hdd", 3.0), on("tmpfs", 9.0)].concat()
+    }
+
+    #[test]
+    fn only_real_hardware_is_on_the_frontier_where_there_is_any() {
+        let on_frontier = |cells: &[Cell]| -> Vec<String> {
+            let rows = summary::rows(cells);
+            frontier(&rows, LossModel::Process).iter().map(|row| row.disk.clone()).collect()
+        };
+        assert_eq!(on_frontier(&three_disks()), ["host"]);
+        assert_eq!(on_frontier(&three_disks()[2..4]), ["hdd"], "it is all there is");
+    }
+
+    #[test]
+    fn points_say_what_their_disk_is_where_not_all_are_the_same() {
+        let mixed = texts(&drawn(&three_disks(), LossModel::Process));
+        for part in [
+            "SOME DISKS EMULATED OR IN MEMORY: How many",
+            "\nsync ×8 (hdd) EMULATED",
+            "\nsync ×8 (tmpfs) in memory",
+            "1 thread, hdd EMULATED:",
+            "frontier of what was seen whole, of real hardware",
+        ] {
+            assert!(mixed.contains(part), "{part:?} in\n{mixed}");
+        }
+        assert!(!mixed.contains("(host) ") && !mixed.contains("host EMULATED"), "{mixed}");
+        let emulated = texts(&drawn(&three_disks()[2..4], LossModel::Process));
+        assert!(emulated.starts_with("EMULATED DISK: How many"), "{emulated}");
+        assert_eq!(emulated.matches("EMULATED").count(), 1, "{emulated}");
+        let with_memory = [&three_disks()[..2], &three_disks()[4..]].concat();
+        let power = texts(&drawn(&with_memory, LossModel::Power));
+        assert!(power.starts_with("SOME DISKS IN MEMORY: How many"), "{power}");
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct Comparison {
     pub same: BTreeMap<String, String>,
     /// Producer threads of both.
     pub producers: u32,
+    /// Whether a disk of either was emulated: the figures say nothing about real hardware.
+    pub emulated: bool,
+    /// Whether a file system of either lived in memory.
+    pub in_memory: bool,
     /// What is compared.
     pub measure: Measure,
     /// Blocks in which both are valid.
@@ -50,12 +54,13 @@ pub struct Comparison {
     pub family: u32,
     /// Differences that are smaller are not told, in percent.
     pub min_effect_pct: f64,
-    /// By how much the run's canaries differed from themselves within a block, 95 of 100 times, in
-    /// percent; `null` without canaries. Smaller differences are not told either.
+    /// By how much canaries on the disk (on either, if disks are compared) differed from themselves
+    /// within a block in the same measure, 95 of 100 times, in percent; `null` if no canary ran on
+    /// it. Smaller differences are not told either.
     pub noise_floor_pct: Option<f64>,
     /// What was found of B.
     pub word: Word,
-    /// Of `no_difference`: one as large as this, in percent, would have been told.
+    /// Of `no_difference`: one as large as this, in percent, would have been told in this family.
     pub detectable_pct: Option<f64>,
 }
 
@@ -77,8 +82,9 @@ pub enum Varied {
 pub enum Measure {
     /// Acknowledged messages a second: more is faster.
     AckedPerS,
-    /// From append to acknowledgement, 99 of 100 messages: less is faster.
-    AppendToAckNsP99,
+    /// To acknowledgement, 99 of 100 messages: from when a message was due where it was at a time,
+    /// else from its append. Less is faster.
+    AckNsP99,
 }
 
 /// What was found of B.
@@ -87,7 +93,8 @@ pub enum Measure {
 pub enum Word {
     /// Faster than A.
     Faster,
-    /// Blocks vary too much: the interval is wider than ±20 %.
+    /// Blocks vary too much: the interval, as wide as the family makes it, is wider than ±20 %. Or
+    /// it excludes 1 by itself, which among so many may be chance.
     Inconclusive,
     /// None that is as large as `detectable_pct`.
     NoDifference,
@@ -111,19 +118,22 @@ impl Word {
 ///
 /// Raw loops and canaries take no part, nor do cells that are invalid, and in times those that are
 /// overloaded, whose times grow with the measured time.
-pub fn comparisons(cells: &[Cell]) -> Vec<Comparison> {
-    let noise_floor_pct = noise_floor(&canaries(cells));
-    let min_effect_pct = f64::from(Gates::default().min_effect_pct);
-    let limits = Limits { min_effect_pct, noise_floor_pct };
+pub fn comparisons(cells: &[Cell], gates: Gates) -> Vec<Comparison> {
     let mut all = Vec::new();
     for varied in [Varied::Strategy, Varied::Sysctl, Varied::Disk] {
-        for measure in [Measure::AckedPerS, Measure::AppendToAckNsP99] {
-            let (pairs, family): (Vec<Pair>, Vec<Paired>) =
-                pairs(cells, varied, measure).into_iter().unzip();
-            let judged = judge(&family, measure.better(), limits);
+        for measure in [Measure::AckedPerS, Measure::AckNsP99] {
+            let floors = noise_floors(cells, measure);
+            let limited = |(pair, paired): (Pair, Paired)| {
+                let noise_floor_pct = pair.noise_floor(&floors);
+                let min_effect_pct = f64::from(gates.min_effect_pct);
+                (pair, (paired, Limits { min_effect_pct, noise_floor_pct }))
+            };
+            let (pairs, family): (Vec<Pair>, Vec<(Paired, Limits)>) =
+                pairs(cells, varied, measure).into_iter().map(limited).unzip();
+            let judged = judge(&family, measure.better());
             let size = u32::try_from(judged.len()).unwrap_or(u32::MAX);
-            let told = pairs.into_iter().zip(judged);
-            all.extend(told.map(|(pair, judged)| Comparison {
+            let told = pairs.into_iter().zip(family).zip(judged);
+            all.extend(told.map(|((pair, (_, limits)), judged)| Comparison {
                 family: size,
                 ..comparison(pair, varied, measure, &judged, limits)
             }));
@@ -133,22 +143,16 @@ pub fn comparisons(cells: &[Cell]) -> Vec<Comparison> {
 }
 
 /// A clause for each thing that varies: how many pairs differ in rate, and how many do not.
-pub fn sentence(all: &[Comparison]) -> Option<String> {
-    let first = all.first()?;
-    let least = match first.noise_floor_pct {
-        None => format!("{:.0} % (no canary tells how noisy it was)", first.min_effect_pct),
-        Some(floor) if floor > first.min_effect_pct => {
-            format!("the {floor:.0} % by which canaries differ from themselves")
-        }
-        Some(floor) => {
-            format!("{:.0} % (canaries differ by {floor:.0} %)", first.min_effect_pct)
-        }
-    };
+///
+/// If the run `has_real` hardware, only its pairs are counted.
+pub fn sentence(all: &[Comparison], has_real: bool) -> Option<String> {
+    let is_real = |one: &&Comparison| !one.emulated && !one.in_memory;
+    let counts =
+        |one: &&Comparison| one.measure == Measure::AckedPerS && (!has_real || is_real(one));
+    let counted: Vec<&Comparison> = all.iter().filter(counts).collect();
+    let least = beyond(&counted)?;
     let clause = |varied: Varied| {
-        let rates: Vec<&Comparison> = all
-            .iter()
-            .filter(|one| one.varied == varied && one.measure == Measure::AckedPerS)
-            .collect();
+        let rates: Vec<&&Comparison> = counted.iter().filter(|one| one.varied == varied).collect();
         let with = |word| rates.iter().filter(|one| one.word == word).count();
         let differ = with(Word::Faster) + with(Word::Slower);
         (!rates.is_empty()).then(|| {
@@ -171,6 +175,27 @@ pub fn sentence(all: &[Comparison]) -> Option<String> {
     })
 }
 
+/// What differences must exceed to be told, in words; `None` of none.
+pub fn beyond(all: &[&Comparison]) -> Option<String> {
+    let least = all.first()?.min_effect_pct;
+    let floors = all.iter().filter_map(|one| one.noise_floor_pct);
+    let Some(floor) = floors.reduce(f64::max) else {
+        return Some(format!("{least:.0} % (no canary tells how noisy it was)"));
+    };
+    let with = if floor > least {
+        format!("the {floor:.0} % by which canaries differ from themselves")
+    } else {
+        format!("{least:.0} % (canaries differ by {floor:.0} %)")
+    };
+    let is_everywhere = all.iter().all(|one| one.noise_floor_pct.is_some());
+    let without = if is_everywhere {
+        String::new()
+    } else {
+        format!(", or {least:.0} % on disks without a canary")
+    };
+    Some(with + &without)
+}
+
 /// Two sets of cells by name, and what they share.
 #[derive(Clone, Debug)]
 struct Pair {
@@ -178,6 +203,19 @@ struct Pair {
     b: String,
     same: BTreeMap<String, String>,
     producers: u32,
+    emulated: bool,
+    in_memory: bool,
+}
+
+impl Pair {
+    /// What is known of the disk's noise; of two disks, of the noisier one that is known.
+    fn noise_floor(&self, floors: &BTreeMap<&str, f64>) -> Option<f64> {
+        let disks = match self.same.get("disk") {
+            Some(disk) => vec![disk],
+            None => vec![&self.a, &self.b],
+        };
+        disks.into_iter().filter_map(|disk| floors.get(&**disk)).copied().reduce(f64::max)
+    }
 }
 
 fn comparison(
@@ -201,6 +239,8 @@ fn comparison(
         b: pair.b,
         same: pair.same,
         producers: pair.producers,
+        emulated: pair.emulated,
+        in_memory: pair.in_memory,
         measure,
         blocks,
         ratio,
@@ -216,29 +256,47 @@ fn comparison(
     }
 }
 
-/// What a set of cells has in common with those it is compared with, and the values of its blocks.
-type Sets<'a> = BTreeMap<(BTreeMap<String, String>, u32), BTreeMap<&'a str, BTreeMap<u32, f64>>>;
+/// A set of cells: the values of its blocks, and whether its disk is hardware as it is.
+#[derive(Clone, Debug, Default)]
+struct Set {
+    blocks: BTreeMap<u32, f64>,
+    emulated: bool,
+    in_memory: bool,
+}
+
+/// What a set of cells has in common with those it is compared with, and each by its name.
+type Sets<'a> = BTreeMap<(BTreeMap<String, String>, u32), BTreeMap<&'a str, Set>>;
 
 fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Paired)> {
     let mut sets: Sets<'_> = BTreeMap::new();
     for cell in cells.iter().filter(|cell| takes_part(cell)) {
         let Some(value) = measure.of(cell) else { continue };
         let (name, same) = varied.split(cell);
-        let blocks = sets.entry((same, cell.producers)).or_default().entry(name).or_default();
-        blocks.insert(cell.block, value);
+        let set = sets.entry((same, cell.producers)).or_default().entry(name).or_default();
+        set.blocks.insert(cell.block, value);
+        set.emulated |= cell.emulated;
+        set.in_memory |= cell.is_in_memory();
     }
     let mut found = Vec::new();
     for ((same, producers), of_name) in &sets {
         for (nth, (a, of_a)) in of_name.iter().enumerate() {
             for (b, of_b) in of_name.iter().skip(nth + 1) {
-                let shared = of_a.iter().filter_map(|(block, a)| Some((*a, *of_b.get(block)?)));
+                let of_block = |(block, a): (&u32, &f64)| Some((*a, *of_b.blocks.get(block)?));
+                let shared = of_a.blocks.iter().filter_map(of_block);
                 let shared: Vec<(f64, f64)> = shared.collect();
                 let Some(paired) = Paired::of(&shared).filter(|_| shared.len() >= FIRM_BLOCKS)
                 else {
                     continue;
                 };
-                let (a, b) = ((*a).to_owned(), (*b).to_owned());
-                found.push((Pair { a, b, same: same.clone(), producers: *producers }, paired));
+                let pair = Pair {
+                    a: (*a).to_owned(),
+                    b: (*b).to_owned(),
+                    same: same.clone(),
+                    producers: *producers,
+                    emulated: of_a.emulated || of_b.emulated,
+                    in_memory: of_a.in_memory || of_b.in_memory,
+                };
+                found.push((pair, paired));
             }
         }
     }
@@ -284,7 +342,7 @@ impl Measure {
     fn better(self) -> Better {
         match self {
             Self::AckedPerS => Better::Higher,
-            Self::AppendToAckNsP99 => Better::Lower,
+            Self::AckNsP99 => Better::Lower,
         }
     }
 
@@ -292,8 +350,8 @@ impl Measure {
     fn of(self, cell: &Cell) -> Option<f64> {
         let value = match self {
             Self::AckedPerS => cell.acked_per_s,
-            Self::AppendToAckNsP99 if cell.status == Status::Overload => return None,
-            Self::AppendToAckNsP99 => float(cell.append_to_ack_ns.p99),
+            Self::AckNsP99 if cell.status == Status::Overload => return None,
+            Self::AckNsP99 => float(cell.ack_ns().p99),
         };
         (value > 0.0).then_some(value)
     }
@@ -302,30 +360,41 @@ impl Measure {
     pub fn words(self) -> &'static str {
         match self {
             Self::AckedPerS => "msg/s",
-            Self::AppendToAckNsP99 => "append→ack p99",
+            Self::AckNsP99 => "ack p99",
         }
     }
 }
 
-/// The rates of each block's first and last canary.
-fn canaries(cells: &[Cell]) -> Vec<(f64, f64)> {
-    let mut blocks: BTreeMap<u32, Vec<&Cell>> = BTreeMap::new();
+/// By how much canaries differ from themselves in this measure, by their disk.
+///
+/// A run has them on one disk: they say nothing of the others.
+fn noise_floors(cells: &[Cell], measure: Measure) -> BTreeMap<&str, f64> {
+    let mut blocks: BTreeMap<(&str, u32), Vec<&Cell>> = BTreeMap::new();
     let usable = |cell: &&Cell| cell.strategy == CANARY && cell.status != Status::Invalid;
     for cell in cells.iter().filter(usable) {
-        blocks.entry(cell.block).or_default().push(cell);
+        blocks.entry((&cell.disk, cell.block)).or_default().push(cell);
     }
-    let pair = |mut of_block: Vec<&Cell>| {
+    let mut disks: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for ((disk, _), mut of_block) in blocks {
         of_block.sort_by_key(|cell| cell.position);
-        let (first, rest) = of_block.split_first()?;
-        Some((first.acked_per_s, rest.last()?.acked_per_s))
-    };
-    blocks.into_values().filter_map(pair).collect()
+        if let [first, .., last] = of_block[..] {
+            let both = measure.of(first).zip(measure.of(last));
+            disks.entry(disk).or_default().extend(both);
+        }
+    }
+    let floor = |(disk, pairs): (_, Vec<_>)| Some((disk, noise_floor(&pairs)?));
+    disks.into_iter().filter_map(floor).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results_fixture::{cell, example, example_of};
+    use crate::results::Level;
+    use crate::results_fixture::{cell, check, example, example_of};
+
+    fn compared(cells: &[Cell]) -> Vec<Comparison> {
+        comparisons(cells, Gates::default())
+    }
 
     fn canary(block: u32, position: u32, rate: f64) -> Cell {
         cell(Kind::GroupCommit, 1, block, |c| {
@@ -344,12 +413,12 @@ mod tests {
 
     #[test]
     fn three_blocks_compare_nothing() {
-        assert_eq!(comparisons(&example()), []);
+        assert_eq!(compared(&example()), []);
     }
 
     #[test]
     fn strategies_of_the_same_load_are_compared_with_each_other() {
-        let all = comparisons(&example_of(7));
+        let all = compared(&example_of(7));
         // Of none, sync, timed and staged six pairs, under three loads, by two measures.
         assert_eq!(all.len(), 6 * 3 * 2);
         let pairs: Vec<_> =
@@ -370,7 +439,7 @@ mod tests {
         assert_eq!((last.word, last.family, last.blocks), (Word::Faster, 18, 7));
         assert_eq!(last.same["workload"], "closed-1k");
         // A longer time is slower.
-        let time = with(&all, Measure::AppendToAckNsP99, 64).last().unwrap();
+        let time = with(&all, Measure::AckNsP99, 64).last().unwrap();
         assert!(time.ratio > 1.0 && time.word == Word::Slower, "{time:?}");
     }
 
@@ -385,7 +454,7 @@ mod tests {
                 (c.sysctl, c.acked_per_s) = ("small-bytes".to_owned(), rate * share);
             }));
         }
-        let all = comparisons(&cells);
+        let all = compared(&cells);
         assert_eq!(all.len(), 2, "{all:?}");
         let rate = &all[0];
         assert_eq!((rate.varied, rate.word), (Varied::Sysctl, Word::Slower));
@@ -393,6 +462,28 @@ mod tests {
         assert_eq!(rate.same["strategy"], "timed");
         assert_eq!(all[1].word, Word::NoDifference, "their times are the same");
         assert_eq!(all[1].detectable_pct.map(f64::round), Some(5.0));
+    }
+
+    /// Two strategies under the same load, in six blocks alike.
+    fn two(rates: [f64; 2]) -> Vec<Cell> {
+        let one = |block, (strategy, rate): (&str, f64)| {
+            cell(Kind::GroupCommit, 8, block, |c| {
+                (c.strategy, c.acked_per_s) = (strategy.to_owned(), rate);
+            })
+        };
+        let of_block = |block| ["a", "b"].into_iter().zip(rates).map(move |of| one(block, of));
+        (0..6).flat_map(of_block).collect()
+    }
+
+    #[test]
+    fn a_profile_says_from_when_on_a_difference_counts() {
+        let cells = two([100.0, 107.0]);
+        let found = |min_effect_pct| {
+            let rate = comparisons(&cells, Gates { min_effect_pct, ..Gates::default() }).remove(0);
+            (rate.word, rate.min_effect_pct, rate.detectable_pct.map(f64::round))
+        };
+        assert_eq!(found(5), (Word::Faster, 5.0, None));
+        assert_eq!(found(20), (Word::NoDifference, 20.0, Some(20.0)), "7 % are of no interest");
     }
 
     #[test]
@@ -406,30 +497,23 @@ mod tests {
             let rates = with(all, Measure::AckedPerS, 8).filter(|one| one.b == "timed");
             rates.map(|one| one.blocks).collect()
         };
-        assert_eq!(timed(&comparisons(&cells)), [6, 6, 6]);
+        assert_eq!(timed(&compared(&cells)), [6, 6, 6]);
         for cell in cells.iter_mut().filter(|cell| is_timed(cell) && cell.block == 4) {
             cell.status = Status::Invalid;
         }
-        assert!(timed(&comparisons(&cells)).is_empty(), "five blocks are too few");
+        assert!(timed(&compared(&cells)).is_empty(), "five blocks are too few");
         for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync") {
             cell.status = Status::Overload;
         }
-        let all = comparisons(&cells);
+        let all = compared(&cells);
         assert!(all.iter().any(|one| one.b == "sync" && one.measure == Measure::AckedPerS));
         assert!(all.iter().all(|one| one.b != "sync" || one.measure == Measure::AckedPerS));
     }
 
     #[test]
     fn canaries_give_the_noise_floor_and_are_not_compared() {
-        let mut cells = Vec::new();
-        for block in 0..6 {
-            for (strategy, rate) in [("a", 100.0), ("b", 112.0)] {
-                cells.push(cell(Kind::GroupCommit, 8, block, |c| {
-                    (c.strategy, c.acked_per_s) = (strategy.to_owned(), rate);
-                }));
-            }
-        }
-        let rate = |cells: &[Cell]| comparisons(cells).remove(0);
+        let mut cells = two([100.0, 112.0]);
+        let rate = |cells: &[Cell]| compared(cells).remove(0);
         assert_eq!((rate(&cells).word, rate(&cells).noise_floor_pct), (Word::Faster, None));
         for block in 0..6 {
             cells.push(canary(block, u32::MAX, 100.0));
@@ -438,11 +522,86 @@ mod tests {
         let found = rate(&cells);
         assert_eq!(found.word, Word::NoDifference, "12 % are less than 25 %");
         assert_eq!(found.noise_floor_pct.map(f64::round), Some(25.0));
-        assert_eq!(comparisons(&cells).len(), 2, "two measures of one pair");
+        assert_eq!(compared(&cells).len(), 2, "two measures of one pair");
         let told = "Compared block by block, beyond the 25 % by which canaries differ from \
                     themselves, and corrected for their number: of 1 pair of strategies, msg/s \
                     differs in 0, does not in 1, and is inconclusive in 0.";
-        assert_eq!(sentence(&comparisons(&cells)).as_deref(), Some(told));
-        assert_eq!(sentence(&[]), None);
+        assert_eq!(sentence(&compared(&cells), true).as_deref(), Some(told));
+        assert_eq!(sentence(&[], true), None);
+    }
+
+    #[test]
+    fn times_have_the_noise_of_the_canaries_times() {
+        let mut cells = two([100.0, 100.0]);
+        for block in 0..6 {
+            cells.push(canary(block, u32::MAX - 1, 100.0));
+            cells.push(canary(block, u32::MAX, 100.0));
+        }
+        for last in cells.iter_mut().filter(|cell| cell.position == u32::MAX) {
+            last.append_to_ack_ns.p99 = last.append_to_ack_ns.p99 * 3 / 2;
+        }
+        let floors: Vec<_> =
+            compared(&cells).iter().map(|one| one.noise_floor_pct.map(f64::round)).collect();
+        assert_eq!(floors, [Some(0.0), Some(50.0)], "rate and time");
+    }
+
+    #[test]
+    fn a_canary_says_nothing_of_other_disks() {
+        let mut cells = two([100.0, 112.0]);
+        let on = |disk: &str, cell: &Cell| Cell { disk: disk.to_owned(), ..cell.clone() };
+        let others: Vec<Cell> = cells.iter().map(|cell| on("other", cell)).collect();
+        let thirds: Vec<Cell> = cells.iter().map(|cell| on("third", cell)).collect();
+        cells.extend(others.into_iter().chain(thirds));
+        for block in 0..6 {
+            cells.push(canary(block, u32::MAX - 1, 100.0));
+            cells.push(canary(block, u32::MAX, 125.0));
+        }
+        let all = compared(&cells);
+        let rates = |varied| {
+            let of =
+                move |one: &&Comparison| one.varied == varied && one.measure == Measure::AckedPerS;
+            all.iter().filter(of)
+        };
+        for one in rates(Varied::Strategy) {
+            let (floor, word) = match &*one.same["disk"] {
+                "data" => (Some(25.0), Word::NoDifference),
+                _ => (None, Word::Faster),
+            };
+            assert_eq!((one.noise_floor_pct.map(f64::round), one.word), (floor, word), "{one:?}");
+        }
+        for one in rates(Varied::Disk) {
+            // Half of such a pair is as noisy as that.
+            let expect = (one.a == "data").then_some(25.0);
+            assert_eq!(one.noise_floor_pct.map(f64::round), expect, "{one:?}");
+        }
+        assert_eq!((rates(Varied::Strategy).count(), rates(Varied::Disk).count()), (3, 6));
+        let told = sentence(&all, true).unwrap();
+        let least = "beyond the 25 % by which canaries differ from themselves, or 5 % on disks \
+                     without a canary,";
+        assert!(told.contains(least), "{told}");
+    }
+
+    #[test]
+    fn what_is_not_hardware_is_labelled_and_not_counted_beside_what_is() {
+        let mut cells = two([100.0, 112.0]);
+        let emulated = |cell: &Cell| Cell { disk: "hdd".into(), emulated: true, ..cell.clone() };
+        let mut others: Vec<Cell> = cells.iter().map(emulated).collect();
+        for cell in &cells {
+            let mut in_memory = Cell { disk: "tmpfs".to_owned(), ..cell.clone() };
+            in_memory.validity.push(check("in_memory", Level::Label, "tmpfs", "on a disk"));
+            others.push(in_memory);
+        }
+        let told = sentence(&compared(&others), false).unwrap();
+        assert!(told.contains("of 2 pairs of strategies") && told.contains("of disks"), "{told}");
+        cells.extend(others);
+        let all = compared(&cells);
+        for one in &all {
+            let has = |disk: &str| {
+                [&one.a, &one.b].into_iter().chain(one.same.values()).any(|of| of == disk)
+            };
+            assert_eq!((one.emulated, one.in_memory), (has("hdd"), has("tmpfs")), "{one:?}");
+        }
+        let told = sentence(&all, true).unwrap();
+        assert!(told.contains("of 1 pair of strategies") && !told.contains("of disks"), "{told}");
     }
 }

@@ -273,9 +273,9 @@ impl Output {
             self.write_text(&name, &chart::pareto(manifest, env, cells, model)?)?;
         }
         let rows = summary::rows(cells);
-        self.write_json("summary.json", &summary::record(&manifest.run, &rows))?;
+        self.write_json("summary.json", &summary::record(&manifest.run, &rows, manifest.slo()))?;
         let mut lines = String::new();
-        for comparison in comparison::comparisons(cells) {
+        for comparison in comparison::comparisons(cells, manifest.gates()) {
             lines += &serde_json::to_string(&comparison)?;
             lines.push('\n');
         }

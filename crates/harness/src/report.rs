@@ -10,10 +10,10 @@ mod tables;
 use self::html::{Datum, Table};
 use crate::chart::{self, LossModel};
 use crate::clock::float;
-use crate::comparison::{self, Comparison};
+use crate::comparison::{self, Comparison, Measure};
 use crate::format;
 use crate::results::{Cell, DiskInfo, Environment, Manifest};
-use crate::summary::{self, Row};
+use crate::summary::{self, Loops, Row};
 use crate::verdict;
 
 /// The report of a run, whole or not: verdict, machine, validity, charts, tables, profile, method.
@@ -34,14 +34,14 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
             page += &charted(manifest, env, cells, &rows, model)?;
         }
         page += &section("All strategies and loads", &strategies(manifest, &rows));
-        let compared = comparison::comparisons(cells);
+        let compared = comparison::comparisons(cells, manifest.gates());
         if !compared.is_empty() {
             page += &section("Comparisons", &comparisons(&compared));
         }
         page += &section("All cells", &all_cells(cells));
     }
     page += &section("Profile", &profile(manifest));
-    page += &section("Definitions and method", METHOD);
+    page += &section("Definitions and method", &method(manifest, &rows));
     page += &section("Reproduce", &reproduce(manifest));
     Ok(page + &foot())
 }
@@ -84,9 +84,9 @@ fn opening(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row])
         manifest.cells_done,
         manifest.cells_planned,
     );
-    if env.disk.emulated || rows.iter().any(|row| row.emulated) {
-        out += "<p class=\"emulated\">EMULATED disk: \
-                the figures say nothing about real hardware.</p>\n";
+    if let Some(disk) = verdict::emulated(env, rows) {
+        let said = format!("{disk}: the figures say nothing about real hardware.");
+        out = format!("{out}<p class=\"emulated\">{}</p>\n", format::escaped(&said));
     }
     let sentences = verdict::sentences(manifest, env, cells, rows);
     let item = |sentence: &String| format!("<li>{}</li>\n", format::escaped(sentence));
@@ -235,13 +235,19 @@ fn plate(svg: &str, twin: &str) -> String {
 
 fn strategies(manifest: &Manifest, rows: &[Row]) -> String {
     let standing = verdict::standing(manifest, rows);
+    let from = match Loops::of(rows) {
+        Loops::Closed => "",
+        Loops::Mixed | Loops::Open => {
+            "“ack” is from when a message was due where it came at a rate, else from its append. "
+        }
+    };
     format!(
         "<p class=\"note\">Figures are over the valid blocks, with ranges beside them. \
-         {standing}. \
+         {standing}. {from}\
          Exposure is the p99 of time. “~”: from too few values to be firm. \
          A click on a column's name sorts.</p>\n\
          <div class=\"figures\">\n{}</div>\n",
-        tables::rows(rows)
+        tables::rows(rows, manifest.slo())
     )
 }
 
@@ -249,15 +255,22 @@ fn comparisons(compared: &[Comparison]) -> String {
     format!(
         "<p class=\"note\">B by A, block by block: the geometric mean with its 95 % interval. B is \
          said to differ if the interval excludes 1, also after Holm's correction for all \
-         comparisons of the kind, and if it differs by more than {:.0} % and more than the \
-         canaries do from themselves ({}). An acknowledgement of B may promise something \
+         comparisons of the kind, and if it differs by more than {}. A canary runs on the first \
+         disk alone and says nothing of others. An acknowledgement of B may promise something \
          else than one of A.</p>\n<div class=\"figures\">\n{}</div>\n",
-        compared[0].min_effect_pct,
-        compared[0]
-            .noise_floor_pct
-            .map_or_else(|| "not measured".to_owned(), |floor| format!("{floor:.1} %")),
+        limits(compared),
         tables::comparisons(compared)
     )
+}
+
+/// What differences must exceed, by measure.
+fn limits(compared: &[Comparison]) -> String {
+    let of = |measure: Measure| {
+        let all: Vec<&Comparison> = compared.iter().filter(|one| one.measure == measure).collect();
+        comparison::beyond(&all).map(|beyond| format!("{beyond} in {}", measure.words()))
+    };
+    let both = [Measure::AckedPerS, Measure::AckNsP99].into_iter().filter_map(of);
+    format::escaped(&both.collect::<Vec<_>>().join("; "))
 }
 
 fn all_cells(cells: &[Cell]) -> String {
@@ -310,16 +323,34 @@ fn quoted(word: &str) -> String {
     }
 }
 
+fn method(manifest: &Manifest, rows: &[Row]) -> String {
+    let latency = match Loops::of(rows) {
+        Loops::Closed => CLOSED.to_owned(),
+        Loops::Mixed => format!("By workload. {CLOSED} {OPEN}"),
+        Loops::Open => OPEN.to_owned(),
+    };
+    let least = manifest.gates().min_effect_pct.to_string();
+    METHOD.replace("{latency}", &latency).replace("{min_effect_pct}", &least)
+}
+
+/// What a latency is in a closed loop,
+const CLOSED: &str = "In a closed loop from the call of append to its acknowledgement: a producer \
+    waits for an acknowledgement before it sends again, so this is service time. A stall delays \
+    few messages here and would delay many at a fixed rate.";
+/// and in an open one.
+const OPEN: &str = "In an open loop from when a message was due to its acknowledgement: messages \
+    come at a rate whatever becomes of those before, so what holds up one makes others late, and \
+    is counted for them too.";
 const METHOD: &str = include_str!("report/method.html");
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Kind;
-    use crate::results::{Level, Outcome};
+    use crate::profile::{Gates, Slo};
+    use crate::results::{Kind, Level, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
         HOSTILE, assert_closed, assert_columns_named, assert_nothing_fetched, cell, check,
-        environment, example, example_of, extreme, manifest, troubled,
+        environment, example, example_of, extreme, manifest, open_loop, troubled,
     };
 
     fn page(cells: &[Cell]) -> String {
@@ -358,6 +389,42 @@ mod tests {
     fn every_column_has_a_name() {
         assert_columns_named(&page(&troubled()));
         assert_columns_named(&page(&example_of(7)));
+        assert_columns_named(&page(&at_a_rate()));
+    }
+
+    /// A closed loop, and messages at a rate.
+    fn at_a_rate() -> Vec<Cell> {
+        let due_to_ack_ns = Quantiles { count: 9, p50: 700_000_000, ..Quantiles::default() };
+        let open = cell(Kind::GroupCommit, 8, 0, |c| {
+            c.workload = "poisson".to_owned();
+            c.open_loop = Some(OpenLoop { due_to_ack_ns, ..open_loop() });
+        });
+        vec![cell(Kind::Raw, 1, 0, |_| {}), cell(Kind::GroupCommit, 8, 0, |_| {}), open]
+    }
+
+    #[test]
+    fn a_latency_is_called_what_it_is() {
+        let closed = page(&example());
+        assert!(closed.contains(">append→ack p99<") && closed.contains("this is service time"));
+        assert!(closed.contains("closed loop, seed 42"));
+        assert!(!closed.contains("due→ack") && !closed.contains("In an open loop"), "{closed}");
+        let mixed = page(&at_a_rate());
+        for part in [
+            ">ack p99<",
+            ">append→ack p99<",
+            ">due→ack p99<",
+            ">700 ms<",
+            "closed and open loops, seed 42",
+            "this is service time",
+            "In an open loop",
+        ] {
+            assert!(mixed.contains(part), "{part:?}");
+        }
+        let open = page(&at_a_rate()[2..]);
+        assert!(open.contains("open loop, seed 42") && !open.contains("service time"), "{open}");
+        for page in [closed, mixed, open] {
+            assert!(!page.contains("{latency}") && !page.contains("[from]"));
+        }
     }
 
     #[test]
@@ -369,6 +436,31 @@ mod tests {
         assert!(page.contains("<td>faster</td>") && page.contains("<td>slower</td>"));
         assert!(page.contains("< 0.0001</td>") || page.contains("&lt; 0.0001</td>"));
         assert!(page.contains("95 % intervals"));
+    }
+
+    #[test]
+    fn what_is_asked_is_answered_row_by_row() {
+        let time = |ms| Some(std::time::Duration::from_millis(ms));
+        let slo = Some(Slo { ack_p99: time(10), power_loss_rpo: time(700) });
+        let mine = Manifest { slo, ..manifest() };
+        let asked = html(&mine, &environment(), &troubled()).unwrap();
+        assert_columns_named(&asked);
+        assert!(asked.contains("kept by sync ×1; sync ×8; sync ×64; timed ×1;"), "{asked}");
+        assert!(asked.contains("<td>kept</td>") && asked.contains("<td>not: power-cut loss</td>"));
+        assert!(!page(&troubled()).contains("<td>kept</td>"));
+        let text = crate::table::text(&mine, &environment(), &troubled(), 80);
+        assert!(text.contains("Asked is ack p99 within 10 ms, and at most 700 ms lost"), "{text}");
+    }
+
+    #[test]
+    fn the_method_says_from_when_on_a_difference_counted() {
+        let with = |gates| {
+            let manifest = Manifest { gates, ..manifest() };
+            html(&manifest, &environment(), &example_of(7)).unwrap()
+        };
+        assert!(with(None).contains("above 5 % and above"));
+        let page = with(Some(Gates { min_effect_pct: 20, ..Gates::default() }));
+        assert!(page.contains("above 20 % and above") && page.contains("by more than 20 %"));
     }
 
     #[test]
@@ -435,6 +527,43 @@ mod tests {
         let mut env = environment();
         env.disk.emulated = true;
         assert!(html(&manifest(), &env, &example()).unwrap().contains("class=\"emulated\""));
+    }
+
+    #[test]
+    fn tables_name_each_setting_with_what_its_disk_is() {
+        let on = |disk: &str, strategy: &str, block| {
+            cell(Kind::GroupCommit, 8, block, |c| {
+                (c.disk, c.strategy) = (disk.to_owned(), strategy.to_owned());
+                c.cell = format!("{disk}/{strategy}");
+                c.emulated = disk == "hdd";
+                if disk == "tmpfs" {
+                    c.validity.push(check("in_memory", Level::Label, "tmpfs", "on a disk"));
+                }
+            })
+        };
+        let all = |disk| {
+            (0..6).flat_map(move |block| ["a", "b"].map(move |strategy| on(disk, strategy, block)))
+        };
+        let several: Vec<Cell> = ["host", "hdd", "tmpfs"].into_iter().flat_map(all).collect();
+        let page = page(&several);
+        assert_columns_named(&page);
+        for (part, times) in [
+            // The twins of both charts, and the table of rows.
+            (">a (hdd, EMULATED)<", 3),
+            (">a (tmpfs, in memory)<", 3),
+            (">a (host)<", 3),
+            (">hdd/a (EMULATED)<", 6),
+            (">tmpfs/a (in memory)<", 6),
+            // Of disks with either other one, by two measures and strategies; and of strategies.
+            (">hdd, kernel-default, closed-1k ×8 (EMULATED)<", 2),
+            (">tmpfs, kernel-default, closed-1k ×8 (in memory)<", 2),
+            (">host, kernel-default, closed-1k ×8<", 2),
+            (">a, kernel-default, closed-1k ×8 (EMULATED)<", 2),
+            (">a, kernel-default, closed-1k ×8 (EMULATED, in memory)<", 2),
+            ("class=\"emulated\">EMULATED disk (hdd): the figures", 1),
+        ] {
+            assert_eq!(page.matches(part).count(), times, "{part}");
+        }
     }
 
     #[test]

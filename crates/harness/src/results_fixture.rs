@@ -217,6 +217,8 @@ pub(crate) fn manifest() -> Manifest {
         left_out: Vec::new(),
         sysctls: Vec::new(),
         noise: Vec::new(),
+        gates: None,
+        slo: None,
     }
 }
 

@@ -242,6 +242,8 @@ fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manif
         left_out: plan.left_out.clone(),
         sysctls: Vec::new(),
         noise: Vec::new(),
+        gates: Some(order.sweep.gates),
+        slo: Some(order.sweep.slo),
     }
 }
 

@@ -93,13 +93,16 @@ pub fn t_tails(t: f64, freedom: u64) -> f64 {
     (1.0 - within).max(0.0)
 }
 
-/// What t stays below in 95 of 100 cases, on either side.
-fn t_quantile(freedom: u64) -> f64 {
-    // Of one degree of freedom it is 12.7, of more less; 60 halvings leave nothing to be seen.
+/// What t exceeds no more often than this, on either side.
+fn t_quantile(chance: f64, freedom: u64) -> f64 {
     let (mut low, mut high) = (0.0, 16.0);
+    while t_tails(high, freedom) > chance {
+        (low, high) = (high, 2.0 * high);
+    }
+    // 60 halvings leave nothing to be seen.
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if t_tails(middle, freedom) > 1.0 - LEVEL { low = middle } else { high = middle }
+        if t_tails(middle, freedom) > chance { low = middle } else { high = middle }
     }
     high
 }
@@ -130,7 +133,7 @@ impl Moments {
 
     /// Half of the 95 % interval of the mean; `None` of one value, which has none.
     fn half_width(&self) -> Option<f64> {
-        (self.count > 1).then(|| t_quantile(self.count - 1) * self.error())
+        (self.count > 1).then(|| t_quantile(1.0 - LEVEL, self.count - 1) * self.error())
     }
 }
 
@@ -168,9 +171,11 @@ mod tests {
             (30, 2.042),
             (120, 1.980),
         ] {
-            near(t_quantile(freedom), expect, 0.000_5);
+            near(t_quantile(0.05, freedom), expect, 0.000_5);
         }
         // 99 % and 99.9 % of the same tables.
+        near(t_quantile(0.01, 6), 3.707, 0.000_5);
+        near(t_quantile(0.001, 1), 636.62, 0.005);
         near(t_tails(3.707, 6), 0.01, 0.000_01);
         near(t_tails(3.169, 10), 0.01, 0.000_01);
         near(t_tails(-6.869, 5), 0.001, 0.000_001);

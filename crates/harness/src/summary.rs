@@ -4,11 +4,13 @@
 //! and, of six or more, where others would with 95 of 100; fewer blocks are indicative.
 //! Invalid cells take no part in a median, but are counted, named and shown apart.
 
+mod asked;
 mod record;
 mod stat;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::asked::{Kept, sentence as asked_sentence};
 pub use self::record::{Figure, SCHEMA, Summary, SummaryRow, record};
 pub use self::stat::Stat;
 use crate::clock::float;
@@ -94,7 +96,7 @@ impl Loss {
 pub struct Figures {
     /// Acknowledged messages per second.
     pub acked_per_s: Stat,
-    /// From append to acknowledgement: half of the messages.
+    /// To acknowledgement, see [`Cell::ack_ns`]: half of the messages.
     pub ack_p50: Option<Percentile>,
     /// 99 of 100.
     pub ack_p99: Option<Percentile>,
@@ -152,6 +154,10 @@ pub struct Row {
     pub setting: String,
     /// Whether the disk was emulated.
     pub emulated: bool,
+    /// Whether its file system lived in memory.
+    pub in_memory: bool,
+    /// How messages came.
+    pub loops: Loops,
     /// The figures of the cells that count; `None` if all are invalid.
     pub figures: Option<Figures>,
     /// The figures of the invalid cells, to be shown as such.
@@ -171,11 +177,20 @@ pub struct Row {
 impl Row {
     /// What its disk is if it is not hardware as it is.
     pub fn not_hardware(&self) -> Option<&'static str> {
-        if self.emulated {
-            Some("EMULATED")
-        } else {
-            self.notes.iter().any(|note| note.code == "in_memory").then_some("in memory")
+        match (self.emulated, self.in_memory) {
+            (true, _) => Some("EMULATED"),
+            (false, true) => Some("in memory"),
+            (false, false) => None,
         }
+    }
+
+    /// `sync`, with the setting and what its disk is where the run has more than one setting.
+    pub fn named(&self) -> String {
+        if self.setting.is_empty() {
+            return self.strategy.clone();
+        }
+        let what = self.not_hardware().map_or_else(String::new, |what| format!(", {what}"));
+        format!("{} ({}{what})", self.strategy, self.setting)
     }
 
     /// `sync ×64`, with the setting where it matters.
@@ -211,6 +226,13 @@ pub fn rows(cells: &[Cell]) -> Vec<Row> {
         .collect()
 }
 
+/// The rows of real hardware where there are any, else all: a disk that is not hardware as it is
+/// says nothing about one that is.
+pub fn real(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let has_real = rows.iter().any(|row| row.not_hardware().is_none());
+    rows.iter().filter(move |row| !has_real || row.not_hardware().is_none())
+}
+
 /// What the checks of these cells had to say that did not pass, the worst first.
 pub fn notes<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Note> {
     let mut found: BTreeMap<_, (BTreeSet<&str>, usize)> = BTreeMap::new();
@@ -232,6 +254,38 @@ pub fn notes<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Note> {
             cells,
         })
         .collect()
+}
+
+/// How messages came, which says from when on latencies are; the raw loop is no load.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loops {
+    /// Each after the acknowledgement of one before: latency is from its append.
+    Closed,
+    /// The one or the other.
+    Mixed,
+    /// Each at a time, whatever becomes of those before: latency is from when it was due.
+    Open,
+}
+
+impl Loops {
+    /// Of these rows.
+    pub fn of(rows: &[Row]) -> Self {
+        let loads = rows.iter().filter(|row| row.kind != Kind::Raw).map(|row| row.loops);
+        loads.reduce(|all, one| if all == one { all } else { Self::Mixed }).unwrap_or(Self::Closed)
+    }
+
+    fn of_cell(cell: &Cell) -> Self {
+        if cell.open_loop.is_some() { Self::Open } else { Self::Closed }
+    }
+
+    /// In words: `closed loop`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Closed => "closed loop",
+            Self::Mixed => "closed and open loops",
+            Self::Open => "open loop",
+        }
+    }
 }
 
 /// The word that the profile uses for it.
@@ -297,6 +351,8 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         workload: first.workload.clone(),
         setting: named.join(", "),
         emulated: group.iter().any(|cell| cell.emulated),
+        in_memory: group.iter().any(|cell| cell.is_in_memory()),
+        loops: Loops::of_cell(first),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),
         blocks: blocks(&valid),
@@ -310,8 +366,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
 }
 
 fn figures(cells: &[&Cell], all: &[Cell]) -> Option<Figures> {
-    // Where messages are due at a time, what comes late is late from then on.
-    let ack = |cell: &Cell| cell.open_loop.map_or(cell.append_to_ack_ns, |open| open.due_to_ack_ns);
+    let ack = Cell::ack_ns;
     let flush = |cell: &Cell| cell.flush_ns;
     let per_flush: Vec<f64> = cells
         .iter()
@@ -350,7 +405,7 @@ fn percentile(
 
 /// A lower bound if the check that says so did not pass in some cell.
 fn extent(cells: &[&Cell], check: &str) -> Extent {
-    if cells.iter().any(|cell| did_not_pass(cell, check)) {
+    if cells.iter().any(|cell| cell.did_not_pass(check)) {
         Extent::AtLeast
     } else {
         Extent::Measured
@@ -359,17 +414,13 @@ fn extent(cells: &[&Cell], check: &str) -> Extent {
 
 /// What is never flushed grows for ever; what lies in memory is lost whole.
 fn power_extent(cells: &[&Cell]) -> Extent {
-    if cells.iter().any(|cell| did_not_pass(cell, "in_memory")) {
+    if cells.iter().any(|cell| cell.is_in_memory()) {
         Extent::Everything
     } else if cells.iter().any(|cell| cell.kind == Kind::None) {
         Extent::AtLeast
     } else {
         extent(cells, "syncs_seen")
     }
-}
-
-fn did_not_pass(cell: &Cell, code: &str) -> bool {
-    cell.validity.iter().any(|check| check.code == code && check.level > Level::Pass)
 }
 
 fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure, extent: Extent) -> Option<Loss> {

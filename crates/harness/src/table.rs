@@ -86,7 +86,7 @@ fn body(rows: &[Row], width: usize) -> Vec<String> {
     let named: Vec<(String, &Row)> = groups
         .iter()
         .flatten()
-        .map(|row| (if is_one { named(row) } else { row.strategy.clone() }, *row))
+        .map(|row| (if is_one { row.named() } else { row.strategy.clone() }, *row))
         .collect();
     let longest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut tries = vec![(true, longest, 2), (false, longest, 2)];
@@ -250,14 +250,6 @@ impl Texts {
     }
 }
 
-fn named(row: &Row) -> String {
-    if row.setting.is_empty() {
-        row.strategy.clone()
-    } else {
-        format!("{} ({})", row.strategy, row.setting)
-    }
-}
-
 /// What to know of the figures, each with the mark that points to it.
 fn footnotes(
     manifest: &Manifest,
@@ -273,16 +265,6 @@ fn footnotes(
     let never = names(rows, |row| row.kind == Kind::None);
     let some = !cells.is_empty();
     let notes = [
-        (
-            env.disk.emulated || rows.iter().any(|row| row.emulated),
-            "",
-            "EMULATED disk: the figures say nothing about real hardware".to_owned(),
-        ),
-        (
-            env.disk.in_memory,
-            "",
-            "the file system lives in memory: a power cut takes all".to_owned(),
-        ),
         (kept, "*", "if the device honours flush".to_owned()),
         (
             !verdict::absorbed(rows).is_empty(),
@@ -309,8 +291,18 @@ fn footnotes(
             format!("{never}: never flushed; what it would lose grows as long as the run lasts"),
         ),
     ];
+    let emulated = verdict::emulated(env, rows)
+        .map(|disk| format!("{disk}: the figures say nothing about real hardware"));
+    let in_memory =
+        verdict::in_memory(env, rows).map(|place| format!("{place}: a power cut takes all"));
+    let noise = verdict::noise(manifest, rows);
+    let asked = summary::asked_sentence(rows, manifest.slo()).filter(|_| some);
+    let first =
+        emulated.into_iter().chain(in_memory).chain(verdict::left_out(manifest)).chain(noise);
     let there = notes.into_iter().filter(|(there, ..)| *there);
-    let mut notes: Vec<_> = there.map(|(_, mark, note)| (mark, note)).collect();
+    let notes_there = there.map(|(_, mark, note)| (mark, note));
+    let mut notes: Vec<_> = first.map(|note| ("", note)).chain(notes_there).collect();
+    notes.extend(asked.map(|note| ("", note)));
     notes.extend(doubts(cells).into_iter().map(|note| ("?", note)));
     notes
 }
@@ -383,10 +375,10 @@ const NONE: &str = "–";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{OpenLoop, Outcome, Quantiles};
+    use crate::results::{BlockNoise, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
-        HOSTILE, assert_fits, cell, environment, example, example_of, extreme, manifest, open_loop,
-        troubled,
+        HOSTILE, assert_fits, cell, check, environment, example, example_of, extreme, manifest,
+        open_loop, troubled,
     };
 
     /// The text, of which no line is wider than asked or moves the cursor.
@@ -493,6 +485,34 @@ mod tests {
         let text = text(&manifest(), &env, &example(), 80);
         assert!(text.starts_with("EMULATED disk"), "{text}");
         assert!(text.contains("\nEMULATED disk: the figures say nothing about real hardware\n"));
+    }
+
+    #[test]
+    fn in_memory_is_said_of_what_is() {
+        let on = |disk: &str| {
+            cell(Kind::GroupCommit, 1, 0, |c| {
+                disk.clone_into(&mut c.disk);
+                if disk == "tmpfs" {
+                    c.validity.push(check("in_memory", Level::Label, "tmpfs", "on a disk"));
+                }
+            })
+        };
+        let text = shown(&[on("host"), on("tmpfs")], 80);
+        assert!(
+            text.contains("\nthe file system of tmpfs lives in memory: a power cut takes all\n")
+        );
+        assert!(text.contains("\n[tmpfs, in memory]\n") && text.contains("\n[host]\n"), "{text}");
+        assert!(!shown(&[on("host")], 80).contains("in memory"));
+    }
+
+    #[test]
+    fn what_was_left_out_and_noise_stand_below_the_table() {
+        let mut mine = manifest();
+        mine.trimmed = vec!["3 of 7 blocks".to_owned()];
+        mine.noise = vec![BlockNoise { block: 1, spread_pct: 44.0, flagged: true }];
+        let text = text(&mine, &environment(), &example(), 80);
+        assert!(text.contains("\nLeft out to keep within 110 s: 3 of 7 blocks.\n"), "{text}");
+        assert!(text.contains("\nnoisy: in 1 of 1 block (counted from 0: 1) canaries"), "{text}");
     }
 
     #[test]

@@ -273,7 +273,7 @@ fn ended(cell: &Cell) -> Check {
 }
 
 /// The code of the check that makes a cell an overload.
-const OVERLOAD: &str = "overload";
+pub(crate) const OVERLOAD: &str = "overload";
 const MOST_LAG_NS: u64 = 1_000_000;
 /// What producers may spend on themselves, and from when on a disk is what they wait for.
 const MOST_OWN_PCT: f64 = 20.0;

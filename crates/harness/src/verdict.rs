@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::comparison;
 use crate::format;
-use crate::results::{Cell, Environment, Kind, Level, Manifest, Outcome, Status};
+use crate::results::{
+    Cell, DiskInfo, Environment, Kind, LeftOut, Level, Manifest, Outcome, Status,
+};
 use crate::statistics::FIRM_BLOCKS;
-use crate::summary::{Extent, Figures, Loss, Row};
+use crate::summary::{self, Extent, Figures, Loss, Row};
 
 /// A sentence for each kind of strategy, one on how they compare if there are enough blocks, one on
 /// validity, one on conditions.
@@ -29,11 +31,17 @@ pub fn sentences(
         (Kind::CommitRealtime, "Staged flush"),
     ];
     said.extend(kinds.iter().filter_map(|(kind, name)| on_strategy(rows, *kind, name)));
-    said.extend(comparison::sentence(&comparison::comparisons(cells)));
+    let has_real = rows.iter().any(|row| row.not_hardware().is_none());
+    let compared = comparison::comparisons(cells, manifest.gates());
+    said.extend(comparison::sentence(&compared, has_real));
+    if !cells.is_empty() {
+        said.extend(summary::asked_sentence(rows, manifest.slo()));
+    }
     if !cells.is_empty() {
         said.push(on_validity(manifest, cells, rows));
     }
-    let caveats = conditions(env, rows);
+    said.extend(left_out(manifest));
+    let caveats = conditions(manifest, env, rows);
     if !caveats.is_empty() {
         said.push(format!("Read with it: {}.", caveats.join("; ")));
     }
@@ -41,20 +49,19 @@ pub fn sentences(
 }
 
 /// What limits every figure of the run, each in a clause; the first is the gravest.
-pub fn conditions(env: &Environment, rows: &[Row]) -> Vec<String> {
+pub fn conditions(manifest: &Manifest, env: &Environment, rows: &[Row]) -> Vec<String> {
     let mut clauses = Vec::new();
-    if env.disk.emulated || rows.iter().any(|row| row.emulated) {
-        clauses.push("EMULATED disk, which says nothing about real hardware".to_owned());
-    }
-    if env.disk.in_memory {
-        clauses.push("the file system lives in memory, where a power cut takes all".to_owned());
-    }
+    clauses.extend(
+        emulated(env, rows).map(|disk| format!("{disk}, which says nothing about real hardware")),
+    );
+    clauses
+        .extend(in_memory(env, rows).map(|place| format!("{place}, where a power cut takes all")));
     match env.virtual_machine {
         Some(true) => clauses.push("persistence not verifiable in a VM".to_owned()),
         Some(false) => {}
         None => clauses.push("a virtual machine or not: unknown".to_owned()),
     }
-    clauses.extend(noise(rows));
+    clauses.extend(noise(manifest, rows));
     let absorbed = absorbed(rows);
     if !absorbed.is_empty() {
         clauses.push(format!(
@@ -65,19 +72,90 @@ pub fn conditions(env: &Environment, rows: &[Row]) -> Vec<String> {
     clauses
 }
 
-/// The raw loop does the same work in every block: by how much it varies tells how noisy the
-/// machine was while everything else was measured.
-fn noise(rows: &[Row]) -> Option<String> {
-    let raw = rows.iter().find(|row| row.kind == Kind::Raw)?;
-    let rate = raw.figures?.acked_per_s;
-    let varied = 100.0 * (rate.max - rate.min) / rate.median;
-    (varied > NOISY_PCT).then(|| {
-        format!("noisy: the raw loop varied by {varied:.0} % between blocks, and so may the rest")
+/// `EMULATED disk`, with its name where there are others; `None` if there is none.
+pub fn emulated(env: &Environment, rows: &[Row]) -> Option<String> {
+    let names = names(env, rows, |row| row.emulated, |disk| disk.emulated)?;
+    let names = if names.is_empty() { names } else { format!(" ({names})") };
+    Some(format!("EMULATED disk{names}"))
+}
+
+/// `the file system lives in memory`, with the disk's name where there are others; `None` if none
+/// does.
+pub fn in_memory(env: &Environment, rows: &[Row]) -> Option<String> {
+    let names = names(env, rows, |row| row.in_memory, |disk| disk.in_memory)?;
+    let names = if names.is_empty() { names } else { format!(" of {names}") };
+    Some(format!("the file system{names} lives in memory"))
+}
+
+/// The disks of which something is true: `None` if it is of none, and no name if it is of all.
+fn names(
+    env: &Environment,
+    rows: &[Row],
+    of_row: fn(&Row) -> bool,
+    of_disk: fn(&DiskInfo) -> bool,
+) -> Option<String> {
+    let measured = rows.iter().map(|row| (row.disk.as_str(), of_row(row)));
+    let there = env.disks.iter().map(|disk| (disk.name.as_str(), of_disk(&disk.info)));
+    let (are, others): (BTreeSet<_>, BTreeSet<_>) =
+        measured.chain(there).partition(|(_, is_so)| *is_so);
+    let are: Vec<&str> = are.into_iter().map(|(name, _)| name).collect();
+    match (are.is_empty(), others.is_empty()) {
+        (true, _) => of_disk(&env.disk).then(String::new),
+        (false, true) => Some(String::new()),
+        (false, false) => Some(are.join(", ")),
+    }
+}
+
+/// What does the same work in every block tells how noisy the machine was while everything else was
+/// measured: the canaries of a block, or else the raw loop over the blocks, on the worst disk.
+pub fn noise(manifest: &Manifest, rows: &[Row]) -> Option<String> {
+    let most = f64::from(manifest.gates().noise_max_pct);
+    if !manifest.noise.is_empty() {
+        let flagged = || manifest.noise.iter().filter(|noise| noise.flagged);
+        let worst = flagged().map(|noise| noise.spread_pct).reduce(f64::max)?;
+        let mut blocks: Vec<u32> = flagged().map(|noise| noise.block).collect();
+        blocks.sort_unstable();
+        let numbers: Vec<String> = blocks.iter().map(u32::to_string).collect();
+        return Some(format!(
+            "noisy: in {} of {} (counted from 0: {}) canaries differed by more than {most:.0} %, \
+             by up to {worst:.0} %, and so may the rest",
+            blocks.len(),
+            format::plural(manifest.noise.len(), "block"),
+            numbers.join(", ")
+        ));
+    }
+    let varied = |figures: &Figures| {
+        let rate = figures.acked_per_s;
+        100.0 * (rate.max - rate.min) / rate.median
+    };
+    let loops = rows.iter().filter(|row| row.kind == Kind::Raw);
+    let loops = loops.filter_map(|row| Some((varied(row.figures.as_ref()?), row)));
+    let (varied, row) = loops.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let setting = &row.setting;
+    let on = if setting.is_empty() { String::new() } else { format!(" ({setting})") };
+    (varied > most).then(|| {
+        format!(
+            "noisy: the raw loop{on} varied by {varied:.0} % between blocks, and so may the rest"
+        )
     })
 }
 
-/// More than this between repetitions of one loop, and differences between rows may be chance.
-const NOISY_PCT: f64 = 15.0;
+/// What the plan lacks of what was asked for, each in a sentence.
+pub fn left_out(manifest: &Manifest) -> Vec<String> {
+    let mut said = Vec::new();
+    if !manifest.trimmed.is_empty() {
+        said.push(format!(
+            "Left out to keep within {} s: {}.",
+            manifest.budget_s,
+            manifest.trimmed.join("; ")
+        ));
+    }
+    let lacking = manifest.left_out.iter();
+    said.extend(lacking.map(|LeftOut { what, why, how }| {
+        format!("Left out because this machine lacks it: {what} ({why}; {how}).")
+    }));
+    said
+}
 
 /// How the run ended if it is not whole: `interrupted after 5 of 39 cells`.
 pub fn outcome(manifest: &Manifest) -> Option<String> {
@@ -86,6 +164,8 @@ pub fn outcome(manifest: &Manifest) -> Option<String> {
         Outcome::Failed => "failed",
         Outcome::Interrupted => "interrupted",
         Outcome::Running => "not ended, or killed,",
+        // What was trimmed is none of the plan: the rest of it is whole.
+        Outcome::Trimmed if manifest.cells_done >= manifest.cells_planned => return None,
         Outcome::Trimmed => "ended by the time allowed",
     };
     Some(format!("{word} after {} of {} cells", manifest.cells_done, manifest.cells_planned))
@@ -191,11 +271,7 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
 }
 
 fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
-    // A disk that is not hardware as it is says nothing about one that is.
-    let is_real = |row: &Row| row.not_hardware().is_none();
-    let has_real = rows.iter().any(is_real);
-    let counts = |row: &&Row| row.kind == kind && (!has_real || is_real(row));
-    let of_kind: Vec<&Row> = rows.iter().filter(counts).collect();
+    let of_kind: Vec<&Row> = summary::real(rows).filter(|row| row.kind == kind).collect();
     if of_kind.is_empty() {
         return None;
     }
@@ -212,7 +288,7 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
         spread(&figures)
     );
     if kind == Kind::GroupCommit {
-        sentence += &beside_raw(&figures, &of_kind);
+        sentence += &beside_raw(fastest, &figures, &of_kind);
     }
     let mut power = taken(&figures.power);
     if figures.power.is_zero() && figures.power.extent != Extent::Everything {
@@ -225,18 +301,22 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
     ))
 }
 
-/// What synchronous flush reaches of what the disk allows, at its fastest and with one producer.
-fn beside_raw(fastest: &Figures, rows: &[&Row]) -> String {
+/// What synchronous flush reaches of what the disk allows, at its fastest and the same with one
+/// producer.
+fn beside_raw(fastest: &Row, figures: &Figures, rows: &[&Row]) -> String {
     let times = |figures: &Figures| {
         figures.ratio_to_raw.map(|ratio| {
             format!("{} times ({})", format::ratio(ratio.centre()), ratio.range(format::ratio))
         })
     };
-    let Some(best) = times(fastest) else {
+    let Some(best) = times(figures) else {
         return ", with no valid raw loop to hold it against".to_owned();
     };
-    let alone = rows.iter().find(|row| row.producers == 1).and_then(|row| row.figures);
-    let alone = alone.filter(|figures| figures != fastest).as_ref().and_then(times);
+    let place =
+        |row: &Row| [&row.strategy, &row.disk, &row.sysctl, &row.workload].map(Clone::clone);
+    let is_alone =
+        |row: &&&Row| row.producers == 1 && fastest.producers != 1 && place(row) == place(fastest);
+    let alone = rows.iter().find(is_alone).and_then(|row| row.figures.as_ref()).and_then(times);
     let alone = alone.map_or_else(String::new, |alone| format!("; with 1 producer {alone}"));
     format!(", {best} what the raw pwrite + fdatasync loop reaches on one thread{alone}")
 }
@@ -278,6 +358,10 @@ fn taken(loss: &Loss) -> String {
 fn on_validity(manifest: &Manifest, cells: &[Cell], rows: &[Row]) -> String {
     let with = |status| cells.iter().filter(|cell| cell.status == status).count();
     let (invalid, warned) = (with(Status::Invalid), with(Status::Warn));
+    let overloaded = match with(Status::Overload) {
+        0 => String::new(),
+        some => format!("{some} overloaded, "),
+    };
     let left_out = if invalid == 0 {
         "none is invalid".to_owned()
     } else {
@@ -285,7 +369,7 @@ fn on_validity(manifest: &Manifest, cells: &[Cell], rows: &[Row]) -> String {
     };
     let ended = outcome(manifest).map_or_else(String::new, |how| format!("The run {how}. "));
     format!(
-        "{ended}Of {}, {left_out}, {warned} with warnings; {}.",
+        "{ended}Of {}, {left_out}, {overloaded}{warned} with warnings; {}.",
         format::plural(cells.len(), "cell"),
         standing(manifest, rows)
     )
@@ -294,10 +378,11 @@ fn on_validity(manifest: &Manifest, cells: &[Cell], rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Gates;
+    use crate::results::BlockNoise;
     use crate::results_fixture::{
         cell, check, environment, example, example_of, manifest, troubled,
     };
-    use crate::summary;
 
     fn said(cells: &[Cell]) -> Vec<String> {
         sentences(&manifest(), &environment(), cells, &summary::rows(cells))
@@ -383,29 +468,108 @@ mod tests {
                 (c.disk, c.acked_per_s) = (disk.to_owned(), per_s);
                 c.emulated = disk == "loop";
                 if disk == "tmpfs" {
-                    let (code, rule) = ("in_memory".to_owned(), "on a disk".to_owned());
-                    let check = crate::results::Check {
-                        code,
-                        level: Level::Label,
-                        value: String::new(),
-                        rule,
-                    };
-                    c.validity.push(check);
+                    c.validity.push(check("in_memory", Level::Label, "tmpfs", "on a disk"));
                 }
             })
         };
-        let told =
-            said(&[on("host", 1000.0), on("loop", 90_000.0), on("tmpfs", 700_000.0)]).join(" ");
+        let cells = [on("host", 1000.0), on("loop", 90_000.0), on("tmpfs", 700_000.0)];
+        let told = said(&cells).join(" ");
+        assert!(told.contains("EMULATED disk (loop), which says nothing"), "{told}");
+        assert!(told.contains("the file system of tmpfs lives in memory, where"), "{told}");
+        let told = said(&cells[2..]).join(" ");
+        assert!(told.contains("the file system lives in memory"), "{told}");
+        let told = said(&cells).join(" ");
         assert!(told.contains("1.0k") && !told.contains("700k") && !told.contains("90k"), "{told}");
-        let told = said(&[on("loop", 90_000.0)]).join(" ");
-        assert!(told.contains("90k"), "{told}");
+        let told = said(&cells[1..2]).join(" ");
+        assert!(told.contains("90k") && told.contains("EMULATED disk, which"), "{told}");
+        assert!(!told.contains("in memory"), "{told}");
     }
 
     #[test]
     fn an_emulated_disk_is_said_first() {
         let cells = [cell(Kind::GroupCommit, 8, 0, |c| c.emulated = true)];
-        let clauses = conditions(&environment(), &summary::rows(&cells));
+        let clauses = conditions(&manifest(), &environment(), &summary::rows(&cells));
         assert!(clauses[0].starts_with("EMULATED disk"));
+    }
+
+    #[test]
+    fn one_producer_is_of_the_same_strategy_and_setting() {
+        let of = |strategy: &str, disk: &str, producers, per_s: f64| {
+            cell(Kind::GroupCommit, producers, 0, |c| {
+                (c.strategy, c.disk) = (strategy.to_owned(), disk.to_owned());
+                c.acked_per_s = per_s;
+            })
+        };
+        let raw = |disk: &str| cell(Kind::Raw, 1, 0, |c| c.disk = disk.to_owned());
+        let mut cells = vec![
+            raw("a"),
+            raw("b"),
+            of("sync", "a", 1, 910.0),
+            of("sync", "b", 64, 91_000.0),
+            of("another", "b", 1, 1820.0),
+        ];
+        let told = said(&cells).remove(0);
+        assert!(told.contains("(sync ×64 (b))") && !told.contains("with 1 producer"), "{told}");
+        let rate = cells[1].acked_per_s;
+        cells.push(of("sync", "b", 1, rate / 2.0));
+        let told = said(&cells).remove(0);
+        assert!(told.contains("; with 1 producer 0.50 times"), "{told}");
+    }
+
+    #[test]
+    fn noise_is_what_canaries_say_or_else_the_worst_raw_loop() {
+        let raw = |disk: &str, block, per_s: f64| {
+            let disk = disk.to_owned();
+            cell(Kind::Raw, 1, block, |c| (c.disk, c.acked_per_s) = (disk, per_s))
+        };
+        let mut cells = vec![raw("a", 0, 100.0), raw("a", 1, 100.0)];
+        cells.extend([raw("b", 0, 90.0), raw("b", 1, 130.0)]);
+        let rows = summary::rows(&cells);
+        let mut mine = manifest();
+        let worst = "noisy: the raw loop (b) varied by 36 % between blocks, and so may the rest";
+        assert_eq!(noise(&mine, &rows).as_deref(), Some(worst));
+        mine.gates = Some(Gates { noise_max_pct: 40, ..Gates::default() });
+        assert_eq!(noise(&mine, &rows), None, "the profile allows it");
+        mine.gates = Some(Gates { noise_max_pct: 20, ..Gates::default() });
+        assert!(noise(&mine, &rows).is_some());
+        let of_block =
+            |(block, spread_pct)| BlockNoise { block, spread_pct, flagged: spread_pct > 20.0 };
+        mine.noise = [(0, 3.0), (1, 25.0), (2, 20.0), (3, 44.4)].map(of_block).to_vec();
+        let found = "noisy: in 2 of 4 blocks (counted from 0: 1, 3) canaries differed by more than \
+                     20 %, by up to 44 %, and so may the rest";
+        assert_eq!(noise(&mine, &rows).as_deref(), Some(found));
+        mine.noise.retain(|noise| !noise.flagged);
+        assert_eq!(noise(&mine, &rows), None, "what canaries say holds");
+    }
+
+    #[test]
+    fn what_is_overloaded_is_counted() {
+        let mut cells = example();
+        for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync" && cell.block == 0) {
+            cell.status = Status::Overload;
+        }
+        let told = said(&cells);
+        let on_validity = "Of 39 cells, none is invalid, 3 overloaded, 0 with warnings; ";
+        assert!(told[3].starts_with(on_validity), "{}", told[3]);
+    }
+
+    #[test]
+    fn what_was_left_out_is_said() {
+        assert!(left_out(&manifest()).is_empty());
+        let (cells, mut mine) = (example(), manifest());
+        mine.outcome = Outcome::Trimmed;
+        mine.trimmed = vec!["3 of 7 blocks".to_owned(), "workload a: not with 8".to_owned()];
+        let lacks = ["disk hdd", "no /dev/fuse", "run it as root"].map(str::to_owned);
+        let [what, why, how] = lacks;
+        mine.left_out.push(LeftOut { what, why, how });
+        let told = sentences(&mine, &environment(), &cells, &summary::rows(&cells));
+        let trimmed = "Left out to keep within 110 s: 3 of 7 blocks; workload a: not with 8.";
+        let lacking =
+            "Left out because this machine lacks it: disk hdd (no /dev/fuse; run it as root).";
+        assert_eq!(told[4..6], [trimmed, lacking], "{told:?}");
+        assert!(told[3].starts_with("Of 39 cells"), "what was planned is whole: {}", told[3]);
+        mine.cells_done = 26;
+        assert!(outcome(&mine).unwrap().starts_with("ended by the time allowed after 26 of 39"));
     }
 
     #[test]

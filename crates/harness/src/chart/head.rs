@@ -6,7 +6,7 @@ use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
 use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
-use crate::summary::{Extent, Row, kind_name};
+use crate::summary::{self, Extent, Loops, Row, kind_name};
 use crate::verdict::{self, Ranges};
 
 /// Title, subtitle and legend; answers where the plot can begin.
@@ -86,7 +86,8 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
         entries.push((Sign::Mark(row.kind), name));
     }
     if rows.iter().any(|row| is_strategy(row.kind) && row.figures.is_some()) {
-        entries.push((Sign::Frontier, "frontier of what was seen whole".to_owned()));
+        let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
+        entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
     }
     if rows.iter().any(|row| row.refused.is_some()) {
         entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
@@ -100,15 +101,26 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     entries
 }
 
-/// The chart's question, with a warning before it where the disk is none.
+/// The chart's question, with a warning before it where a disk is none.
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
-    if env.disk.in_memory && model == LossModel::Power {
-        format!("IN MEMORY, a power cut takes all: {}", model.question())
-    } else if env.disk.emulated || rows.iter().any(|row| row.emulated) {
-        format!("EMULATED DISK: {}", model.question())
+    let is_power = model == LossModel::Power;
+    let in_memory = rows.iter().any(|row| row.in_memory);
+    let emulated = rows.iter().any(|row| row.emulated);
+    let differ = rows.windows(2).any(|pair| pair[0].not_hardware() != pair[1].not_hardware());
+    let warning = if differ {
+        match (emulated, in_memory) {
+            (true, false) => "SOME DISKS EMULATED: ",
+            (false, _) => "SOME DISKS IN MEMORY: ",
+            (true, true) => "SOME DISKS EMULATED OR IN MEMORY: ",
+        }
+    } else if is_power && (in_memory || env.disk.in_memory) {
+        "IN MEMORY, a power cut takes all: "
+    } else if emulated || env.disk.emulated {
+        "EMULATED DISK: "
     } else {
-        model.question().to_owned()
-    }
+        ""
+    };
+    format!("{warning}{}", model.question())
 }
 
 /// The machine with its disk, and the run.
@@ -122,7 +134,11 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
         Some(false) => "bare metal",
         None => "virtual machine or not: unknown",
     };
-    let device = if disk.in_memory { "memory".to_owned() } else { known(&disk.device, "device") };
+    let mut device =
+        if disk.in_memory { "memory".to_owned() } else { known(&disk.device, "device") };
+    if env.disks.len() > 1 {
+        device = format!("{device} and {} more", env.disks.len() - 1);
+    }
     let machine = [
         known(&env.cpu_model, "CPU"),
         format::plural(usize::try_from(env.cores).unwrap_or(usize::MAX), "core"),
@@ -138,7 +154,7 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
             manifest.cells_done,
             manifest.cells_planned
         ),
-        format!("closed loop, seed {}", manifest.seed),
+        format!("{}, seed {}", Loops::of(rows).words(), manifest.seed),
         format::utc(manifest.started_at_ms),
         format!("flushmark {}", format::clipped(&manifest.origin.version, 20)),
     ];

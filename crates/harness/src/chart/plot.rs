@@ -231,7 +231,8 @@ impl Plot {
             let rate = format::count(point.rate.centre());
             let setting = &point.row.setting;
             let gap = if setting.is_empty() { "" } else { ", " };
-            let text = format!("raw pwrite+fdatasync, 1 thread{gap}{setting}: {rate}/s");
+            let mark = point.mark(points);
+            let text = format!("raw pwrite+fdatasync, 1 thread{gap}{setting}{mark}: {rate}/s");
             let size = (pen::text_width(&text, LABEL), 12);
             let mut places = Vec::new();
             for left in [

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crashlab::block::{DiskType, FsKind};
+use serde::{Deserialize, Serialize};
 
 use crate::results::Kind;
 
@@ -287,16 +288,42 @@ pub struct Burst {
 }
 
 /// What the user asks of the figures; nothing is asked where it is `None`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+///
+/// Recorded under the names that the profile has for them.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Slo {
     /// What 99 of 100 messages must be acknowledged within.
+    #[serde(rename = "ack_p99_ms", with = "millis")]
     pub ack_p99: Option<Duration>,
     /// How old the oldest message may be that a power cut takes, in 99 of 100 moments.
+    #[serde(rename = "power_loss_rpo_ms", with = "millis")]
     pub power_loss_rpo: Option<Duration>,
 }
 
+/// Times in whole milliseconds, as a profile has them.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let whole = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        time.map(whole).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::deserialize(from)?.map(Duration::from_millis))
+    }
+}
+
 /// From when on a difference or a disturbance counts, in percent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Gates {
     /// Differences below it are not told as such.
     pub min_effect_pct: u32,

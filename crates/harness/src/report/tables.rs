@@ -5,9 +5,10 @@ use crate::chart::{self, LossModel};
 use crate::clock::float;
 use crate::comparison::Comparison;
 use crate::format;
+use crate::profile::Slo;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
 use crate::summary::{
-    Extent, Figures, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
+    Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
 
 /// Every check that did not pass, with what was found and in how many cells.
@@ -69,7 +70,7 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
             let Some(figures) = figures else { continue };
             let filled = drawn == "filled";
             let class = if filled { "" } else { "invalid" };
-            let mut line = vec![Datum::text(&row.strategy), Datum::count(row.producers.into())];
+            let mut line = vec![Datum::text(row.named()), Datum::count(row.producers.into())];
             line.push(Datum::stat(Some(figures.acked_per_s), format::count));
             line.extend(loss(&model.loss(&figures)));
             line.push(Datum::text(if filled && on_frontier { "yes" } else { "" }));
@@ -100,26 +101,24 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
 }
 
 /// Every strategy under every load, over its blocks.
-pub(super) fn rows(rows: &[Row]) -> String {
+pub(super) fn rows(rows: &[Row], slo: Slo) -> String {
+    // Under a heading that also stands over the raw loop's, which is from its write.
+    let from = if Loops::of(rows) == Loops::Closed { "append→ack" } else { "ack" };
+    let heads = ROW_HEADS.map(|head| head.replace("[from]", from));
     Table {
         caption: "Strategies and loads: figures over blocks, with their ranges",
-        heads: &ROW_HEADS,
-        rows: rows.iter().map(row).collect(),
+        heads: &heads.each_ref().map(String::as_str),
+        rows: rows.iter().map(|one| row(one, slo)).collect(),
         sortable: true,
     }
     .html()
 }
 
-fn row(row: &Row) -> Vec<Datum> {
-    let name = if row.setting.is_empty() {
-        row.strategy.clone()
-    } else {
-        format!("{} ({})", row.strategy, row.setting)
-    };
+fn row(row: &Row, slo: Slo) -> Vec<Datum> {
     let (good, bad) = (row.blocks.len(), row.invalid_blocks.len());
     let blocks = if bad == 0 { good.to_string() } else { format!("{good} ({bad} invalid)") };
     let mut data = vec![
-        Datum::text(name),
+        Datum::text(row.named()),
         Datum::count(row.producers.into()),
         Datum::text(status_name(row.status)).class(status_class(row.status)),
         Datum::shown(blocks, approximate(good)),
@@ -128,6 +127,11 @@ fn row(row: &Row) -> Vec<Datum> {
         Some(figures) => data.extend(figures_of(figures)),
         None => data.extend(std::iter::repeat_with(Datum::missing).take(FIGURES)),
     }
+    data.push(match Kept::of(row, slo).broken() {
+        None => Datum::missing().class(""),
+        Some(broken) if broken.is_empty() => Datum::text("kept"),
+        Some(broken) => Datum::text(format!("not: {}", broken.join(", "))),
+    });
     data.push(Datum::text(promise(row.ack_at)));
     let codes: Vec<&str> = row.notes.iter().map(|note| note.code.as_str()).collect();
     data.push(Datum::text(codes.join(", ")));
@@ -153,17 +157,17 @@ fn figures_of(figures: &Figures) -> Vec<Datum> {
 
 /// The figures that [`figures_of`] gives.
 const FIGURES: usize = 15;
-const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
+const ROW_HEADS: [&str; 2 + FIGURES + 5] = [
     "strategy",
     "producers",
     "worst state",
     "blocks",
     "msg/s [range]",
     "× raw [range]",
-    "append→ack p50",
-    "append→ack p99",
-    "append→ack p99.9",
-    "append→ack max",
+    "[from] p50",
+    "[from] p99",
+    "[from] p99.9",
+    "[from] max",
     "flush p50",
     "messages per flush",
     "kill -9: age p99",
@@ -173,6 +177,7 @@ const ROW_HEADS: [&str; 2 + FIGURES + 4] = [
     "power cut: bytes p99",
     "power cut: messages p99",
     "write amplification",
+    "what is asked (slo)",
     "acknowledged survives",
     "labels and warnings",
 ];
@@ -193,7 +198,7 @@ pub(super) fn comparisons(all: &[Comparison]) -> String {
             Datum::text(&one.a),
             Datum::text(one.measure.words()),
             Datum::shown(ratio, one.ratio),
-            Datum::text(format!("{} ×{}", same.join(", "), one.producers)),
+            Datum::text(format!("{} ×{}{}", same.join(", "), one.producers, label(one))),
             Datum::count(one.blocks),
             Datum::number(one.p_holm, |p| {
                 if p < 0.0001 { "< 0.0001".to_owned() } else { format!("{p:.4}") }
@@ -218,6 +223,16 @@ pub(super) fn comparisons(all: &[Comparison]) -> String {
     .html()
 }
 
+/// What must be said of the disks, if they are not hardware as they are.
+fn label(one: &Comparison) -> &'static str {
+    match (one.emulated, one.in_memory) {
+        (true, true) => " (EMULATED, in memory)",
+        (true, false) => " (EMULATED)",
+        (false, true) => " (in memory)",
+        (false, false) => "",
+    }
+}
+
 /// A ratio that may be far below 1, where two decimals would show nothing.
 fn small_ratio(ratio: f64) -> String {
     if ratio < 0.1 { format!("1/{}", format::count(1.0 / ratio)) } else { format::ratio(ratio) }
@@ -225,18 +240,26 @@ fn small_ratio(ratio: f64) -> String {
 
 /// Every cell of every block.
 pub(super) fn cells(cells: &[Cell]) -> String {
+    let any_open = cells.iter().any(|cell| cell.open_loop.is_some());
+    let is_shown = |head: &&&str| any_open || !head.starts_with(OPEN_ONLY);
+    let heads: Vec<&str> = CELL_HEADS.iter().filter(is_shown).copied().collect();
     Table {
         caption: "All cells as measured, one repetition each",
-        heads: &CELL_HEADS,
-        rows: cells.iter().map(cell).collect(),
+        heads: &heads,
+        rows: cells.iter().map(|one| cell(one, any_open)).collect(),
         sortable: true,
     }
     .html()
 }
 
-fn cell(cell: &Cell) -> Vec<Datum> {
+fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
+    let what = match (cell.emulated, cell.is_in_memory()) {
+        (true, _) => " (EMULATED)",
+        (false, true) => " (in memory)",
+        (false, false) => "",
+    };
     let mut data = vec![
-        Datum::text(&cell.cell),
+        Datum::text(format!("{}{what}", cell.cell)),
         Datum::count(cell.block.into()),
         Datum::count(cell.position.into()),
         Datum::text(status_name(cell.status)).class(status_class(cell.status)),
@@ -251,6 +274,10 @@ fn cell(cell: &Cell) -> Vec<Datum> {
         Datum::number(cell.fsync_per_ack, format::ratio),
     ];
     data.extend(latency(&cell.append_to_ack_ns));
+    if any_open {
+        let due_to_ack = cell.open_loop.map(|open| open.due_to_ack_ns).unwrap_or_default();
+        data.extend(latency(&due_to_ack));
+    }
     data.extend(latency(&cell.flush_ns));
     data.push(median(&cell.messages_per_flush, format::count));
     data.push(median(&cell.bytes_per_flush, format::bytes));
@@ -267,7 +294,9 @@ fn cell(cell: &Cell) -> Vec<Datum> {
     data
 }
 
-const CELL_HEADS: [&str; 46] = [
+/// What only an open loop has.
+const OPEN_ONLY: &str = "due→ack";
+const CELL_HEADS: [&str; 50] = [
     "cell",
     "block",
     "position",
@@ -285,6 +314,10 @@ const CELL_HEADS: [&str; 46] = [
     "append→ack p99",
     "append→ack p99.9",
     "append→ack max",
+    "due→ack p50",
+    "due→ack p99",
+    "due→ack p99.9",
+    "due→ack max",
     "flush p50",
     "flush p99",
     "flush p99.9",

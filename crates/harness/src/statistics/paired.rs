@@ -1,6 +1,6 @@
 //! Whether B differs from A, block by block: what the machine did to both takes no part.
 
-use super::{Interval, LEVEL, Moments, t_tails};
+use super::{Interval, LEVEL, Moments, t_quantile, t_tails};
 use crate::clock::float;
 
 /// The values of two contenders, paired by block.
@@ -42,14 +42,29 @@ impl Paired {
         })
     }
 
-    /// How far the interval's farther end is from no difference, as a ratio above 1.
-    fn farthest(&self) -> f64 {
-        self.interval.high.max(1.0 / self.interval.low)
+    /// The t interval that misses the true ratio no more often than this.
+    fn interval_at(&self, chance: f64) -> Interval {
+        let freedom = self.blocks - 1;
+        let plain = (self.interval.high / self.interval.low).ln() / 2.0;
+        let half = plain * t_quantile(chance, freedom) / t_quantile(1.0 - LEVEL, freedom);
+        Interval { low: self.ratio * (-half).exp(), high: self.ratio * half.exp() }
+    }
+}
+
+impl Interval {
+    /// Whether a ratio is surely not 1.
+    fn excludes_none(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
     }
 
-    /// By what the interval is wider than its middle, as a ratio above 1.
+    /// How far the farther end is from no difference, as a ratio above 1.
+    fn farthest(&self) -> f64 {
+        self.high.max(1.0 / self.low)
+    }
+
+    /// By what it is wider than its middle, as a ratio above 1.
     fn half_width(&self) -> f64 {
-        (self.interval.high / self.interval.low).sqrt()
+        (self.high / self.low).sqrt()
     }
 }
 
@@ -67,9 +82,10 @@ pub enum Better {
 pub enum Found {
     /// It is faster than A.
     Faster,
-    /// Blocks vary too much to say anything of use: the interval is wider than ±20 %.
+    /// Blocks vary too much to say anything of use: the interval, as wide as the family makes it,
+    /// is wider than ±20 %. Or it differs by itself, and among so many that may be chance.
     Inconclusive,
-    /// No difference as large as this, in percent, or it would have been seen.
+    /// No difference as large as this, in percent, or it would have been seen, in this family.
     NoDifference {
         /// The difference that can be ruled out, or does not count.
         detectable_pct: f64,
@@ -110,39 +126,42 @@ pub struct Judged {
 ///
 /// B is said to differ only if its interval excludes no difference, also after Holm's correction
 /// for the family, and if it differs by more than the limits.
-pub fn judge(family: &[Paired], better: Better, limits: Limits) -> Vec<Judged> {
-    let corrected = holm(&family.iter().map(|paired| paired.p).collect::<Vec<_>>());
+pub fn judge(family: &[(Paired, Limits)], better: Better) -> Vec<Judged> {
+    let chances: Vec<f64> = family.iter().map(|(paired, _)| paired.p).collect();
+    let corrected = holm(&chances).into_iter().zip(holm_levels(&chances));
     let judged = family.iter().zip(corrected);
     judged
-        .map(|(paired, p_holm)| Judged {
+        .map(|((paired, limits), (p_holm, chance))| Judged {
             paired: *paired,
             p_holm,
-            found: found(paired, p_holm, better, limits),
+            found: found(paired, (p_holm, chance), better, *limits),
         })
         .collect()
 }
 
-fn found(paired: &Paired, p_holm: f64, better: Better, limits: Limits) -> Found {
-    let Interval { low, high } = paired.interval;
-    let excludes_none = low > 1.0 || high < 1.0;
+/// `corrected` is its chance as Holm corrects it, and how often its interval may be wrong.
+fn found(paired: &Paired, corrected: (f64, f64), better: Better, limits: Limits) -> Found {
+    let (p_holm, chance) = corrected;
+    let is_sure = p_holm < 1.0 - LEVEL;
     let counts = paired.ratio.max(1.0 / paired.ratio) > limits.gate();
-    if excludes_none && p_holm < 1.0 - LEVEL && counts {
+    let differs = paired.interval.excludes_none();
+    if differs && is_sure && counts {
         let is_higher = paired.ratio > 1.0;
         let is_faster = is_higher == (better == Better::Higher);
         return if is_faster { Found::Faster } else { Found::Slower };
     }
-    if paired.half_width() > WIDEST {
+    let interval = paired.interval_at(chance);
+    if differs && !is_sure || interval.half_width() > WIDEST {
         return Found::Inconclusive;
     }
-    let detectable = paired.farthest().max(limits.gate());
+    let detectable = interval.farthest().max(limits.gate());
     Found::NoDifference { detectable_pct: 100.0 * (detectable - 1.0) }
 }
 
 /// Chances corrected for how many there are, by Holm's method: the chance that at least one of the
 /// family looks like a difference without being one stays below the level.
 pub fn holm(chances: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..chances.len()).collect();
-    order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
+    let order = ascending(chances);
     let mut corrected = vec![1.0; chances.len()];
     let mut least = 0.0_f64;
     for (rank, index) in order.into_iter().enumerate() {
@@ -151,6 +170,32 @@ pub fn holm(chances: &[f64]) -> Vec<f64> {
         corrected[index] = least;
     }
     corrected
+}
+
+/// How often the interval of each may be wrong, so that at least one of the family is no more often
+/// than the level says.
+///
+/// By Holm's method: the level by how many are left at its step; from the first on of which there
+/// is no difference to tell, all have that one's.
+fn holm_levels(chances: &[f64]) -> Vec<f64> {
+    let mut levels = vec![1.0 - LEVEL; chances.len()];
+    let mut refused: Option<f64> = None;
+    for (rank, index) in ascending(chances).into_iter().enumerate() {
+        let left = float(store_core::length_u64(chances.len() - rank));
+        let level = refused.unwrap_or((1.0 - LEVEL) / left);
+        levels[index] = level;
+        if chances[index] >= level {
+            refused = Some(level);
+        }
+    }
+    levels
+}
+
+/// Their places, the smallest first.
+fn ascending(chances: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..chances.len()).collect();
+    order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
+    order
 }
 
 /// What the same thing, measured twice in a block, differs by in 95 of 100 blocks, in percent.
@@ -195,7 +240,7 @@ mod tests {
     const LIMITS: Limits = Limits { min_effect_pct: 5.0, noise_floor_pct: None };
 
     fn found_of(differences: &[f64], limits: Limits) -> Found {
-        judge(&[paired(differences)], Better::Higher, limits)[0].found
+        judge(&[(paired(differences), limits)], Better::Higher)[0].found
     }
 
     #[test]
@@ -227,7 +272,7 @@ mod tests {
         let clear = [0.1, 0.1, 0.2, 0.3, 0.3, 0.1, 0.3];
         assert_eq!(found_of(&clear, LIMITS), Found::Faster);
         assert_eq!(found_of(&clear.map(|d| -d), LIMITS), Found::Slower);
-        let time = judge(&[paired(&clear)], Better::Lower, LIMITS);
+        let time = judge(&[(paired(&clear), LIMITS)], Better::Lower);
         assert_eq!(time[0].found, Found::Slower, "a longer time is slower");
         // Sure, but no more than 4 %.
         let small = [0.038, 0.039, 0.04, 0.041, 0.042, 0.039, 0.041];
@@ -269,9 +314,46 @@ mod tests {
         // Alone p = 0.0075, of twelve 0.09.
         let one = paired(&[0.05, 0.15, 0.3, 0.02, 0.2, 0.1, 0.18]);
         assert!(one.p < 0.05 && one.p > 0.05 / 12.0, "{}", one.p);
-        assert_eq!(judge(&[one], Better::Higher, LIMITS)[0].found, Found::Faster);
-        let family = [one; 12];
-        assert_ne!(judge(&family, Better::Higher, LIMITS)[0].found, Found::Faster);
+        assert_eq!(judge(&[(one, LIMITS)], Better::Higher)[0].found, Found::Faster);
+        let family = [(one, LIMITS); 12];
+        let found = judge(&family, Better::Higher);
+        assert!(found.iter().all(|one| one.found == Found::Inconclusive), "{found:?}");
+    }
+
+    #[test]
+    fn what_can_be_told_is_less_in_a_large_family() {
+        let even = (paired(&[-0.06, 0.06, -0.06, 0.06, -0.06, 0.06]), LIMITS);
+        let detectable = |family: &[(Paired, Limits)]| {
+            let Found::NoDifference { detectable_pct } = judge(family, Better::Higher)[0].found
+            else {
+                panic!("blocks vary by 6 % around nothing");
+            };
+            detectable_pct
+        };
+        // The error is 0.065727/√6 = 0.026833; t of five degrees is 2.5706, and 5.4715 at 0.05/18.
+        near(detectable(&[even]), 100.0 * (2.570_6 * 0.026_833_f64).exp_m1(), 0.01);
+        near(detectable(&[even; 18]), 100.0 * (5.471_5 * 0.026_833_f64).exp_m1(), 0.01);
+        // Once the seventeen others are told, it is the only one left.
+        let clear = (paired(&[0.30, 0.31, 0.29, 0.30, 0.31, 0.29]), LIMITS);
+        let mut family = vec![even];
+        family.extend([clear; 17]);
+        near(detectable(&family), 100.0 * (2.570_6 * 0.026_833_f64).exp_m1(), 0.01);
+        let found = judge(&family, Better::Higher);
+        assert!(found[1..].iter().all(|one| one.found == Found::Faster), "{found:?}");
+        // ±8 % are told alone, but among 18 the interval is wider than ±20 %.
+        let wide = (paired(&[-0.09, 0.09, -0.09, 0.09, -0.09, 0.09]), LIMITS);
+        assert!(matches!(judge(&[wide], Better::Higher)[0].found, Found::NoDifference { .. }));
+        assert_eq!(judge(&[wide; 18], Better::Higher)[0].found, Found::Inconclusive);
+    }
+
+    #[test]
+    fn holm_leaves_each_the_level_of_its_step() {
+        // 0.05/4 and 0.05/3 are above the two least; 0.03 is not below 0.05/2, nor is what follows.
+        let levels = holm_levels(&[0.01, 0.04, 0.03, 0.015]);
+        for (found, expect) in levels.iter().zip([0.05 / 4.0, 0.05 / 2.0, 0.05 / 2.0, 0.05 / 3.0]) {
+            near(*found, expect, 1e-12);
+        }
+        assert!(holm_levels(&[]).is_empty());
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Figures, Percentile, Row, Stat};
+use super::{Figures, Kept, Percentile, Row, Stat};
+use crate::profile::Slo;
 use crate::results::{Kind, Status};
 
 /// The schema of [`Summary`].
@@ -36,12 +37,21 @@ pub struct SummaryRow {
     pub kind: Kind,
     /// Producer threads.
     pub producers: u32,
+    /// Whether the disk was emulated: the figures say nothing about real hardware.
+    pub emulated: bool,
+    /// Whether the file system lived in memory, where a power cut takes all.
+    pub in_memory: bool,
     /// The worst of the cells' states.
     pub status: Status,
     /// The blocks that count.
     pub blocks: Vec<u32>,
     /// The blocks that are invalid.
     pub invalid_blocks: Vec<u32>,
+    /// Whether the profile's `slo.ack_p99_ms` is kept, with the whole range; `null` where it asks
+    /// nothing, or the row has no figures.
+    pub meets_ack_p99: Option<bool>,
+    /// The same of `slo.power_loss_rpo_ms`; of what was not seen whole, not.
+    pub meets_power_loss_rpo: Option<bool>,
     /// The figures over the blocks that count, by name; those that no block had are missing.
     pub figures: BTreeMap<String, Figure>,
 }
@@ -91,8 +101,8 @@ impl From<Stat> for Figure {
     }
 }
 
-/// The record of these rows.
-pub fn record(run: &str, rows: &[Row]) -> Summary {
+/// The record of these rows, of which this is asked.
+pub fn record(run: &str, rows: &[Row], slo: Slo) -> Summary {
     let row = |row: &Row| SummaryRow {
         disk: row.disk.clone(),
         sysctl: row.sysctl.clone(),
@@ -100,9 +110,13 @@ pub fn record(run: &str, rows: &[Row]) -> Summary {
         strategy: row.strategy.clone(),
         kind: row.kind,
         producers: row.producers,
+        emulated: row.emulated,
+        in_memory: row.in_memory,
         status: row.status,
         blocks: row.blocks.clone(),
         invalid_blocks: row.invalid_blocks.clone(),
+        meets_ack_p99: Kept::of(row, slo).ack_p99,
+        meets_power_loss_rpo: Kept::of(row, slo).power_loss_rpo,
         figures: row.figures.as_ref().map(named).unwrap_or_default(),
     };
     Summary { schema: SCHEMA.to_owned(), run: run.to_owned(), rows: rows.iter().map(row).collect() }
@@ -114,10 +128,10 @@ fn named(figures: &Figures) -> BTreeMap<String, Figure> {
     let (process, power) = (&figures.process, &figures.power);
     let all = [
         ("acked_per_s", Some(figures.acked_per_s)),
-        ("append_to_ack_ns_p50", ns(figures.ack_p50)),
-        ("append_to_ack_ns_p99", ns(figures.ack_p99)),
-        ("append_to_ack_ns_p999", ns(figures.ack_p999)),
-        ("append_to_ack_ns_max", ns(figures.ack_max)),
+        ("ack_ns_p50", ns(figures.ack_p50)),
+        ("ack_ns_p99", ns(figures.ack_p99)),
+        ("ack_ns_p999", ns(figures.ack_p999)),
+        ("ack_ns_max", ns(figures.ack_max)),
         ("flush_ns_p50", ns(figures.flush_p50)),
         ("process_exposure_age_ns_p99", Some(process.age_ns)),
         ("process_exposure_bytes_p99", Some(process.bytes)),
@@ -134,9 +148,34 @@ fn named(figures: &Figures) -> BTreeMap<String, Figure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::results::Cell;
     use crate::results_fixture::{example, example_of, troubled};
     use crate::summary::rows;
+
+    fn of(cells: &[Cell]) -> Summary {
+        let slo =
+            Slo { ack_p99: Some(Duration::from_millis(1)), power_loss_rpo: Some(Duration::ZERO) };
+        record("a", &rows(cells), slo)
+    }
+
+    #[test]
+    fn rows_say_whether_they_keep_what_is_asked() {
+        let summary = of(&troubled());
+        let found = |strategy: &str, producers| {
+            let is_it =
+                |row: &&SummaryRow| (&*row.strategy, row.producers) == (strategy, producers);
+            let row = summary.rows.iter().find(is_it).unwrap();
+            (row.meets_ack_p99, row.meets_power_loss_rpo)
+        };
+        assert_eq!(found("sync", 8), (Some(true), Some(true)));
+        assert_eq!(found("timed", 8), (Some(true), Some(false)));
+        assert_eq!(found("staged", 8), (None, None), "no block of it is valid");
+        let nothing = record("a", &rows(&example()), Slo::default());
+        assert!(nothing.rows.iter().all(|row| row.meets_ack_p99.is_none()));
+    }
 
     #[test]
     fn a_record_has_both_intervals_with_enough_blocks_alone() {
@@ -144,19 +183,19 @@ mod tests {
         for cell in &mut cells {
             cell.acked_per_s = 1000.0 + f64::from(cell.block);
         }
-        let rate = record("a", &rows(&cells)).rows[1].figures["acked_per_s"];
+        let rate = of(&cells).rows[1].figures["acked_per_s"];
         assert_eq!((rate.blocks, rate.median_coverage_pct.map(f64::round)), (9, Some(96.0)));
         assert_eq!((rate.min, rate.median_low), (1000.0, Some(1001.0)), "the second of nine");
         assert_eq!((rate.max, rate.median_high), (1008.0, Some(1007.0)));
         assert!(rate.geometric_mean_low < rate.geometric_mean, "{rate:?}");
-        let few = record("a", &rows(&example())).rows[1].figures["acked_per_s"];
+        let few = of(&example()).rows[1].figures["acked_per_s"];
         assert_eq!((few.geometric_mean, few.median_low), (None, None));
         assert!(few.min < few.max);
     }
 
     #[test]
     fn what_was_never_measured_is_missing_and_what_is_invalid_too() {
-        let summary = record("a", &rows(&troubled()));
+        let summary = of(&troubled());
         let of = |strategy: &str, producers: u32| {
             let is_it =
                 |row: &&SummaryRow| (&*row.strategy, row.producers) == (strategy, producers);

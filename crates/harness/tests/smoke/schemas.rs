@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
+use harness::profile::{Gates, Slo};
 use harness::results::{
     AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, LeftOut, Manifest,
     MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
@@ -88,11 +89,11 @@ fn what_blocks_come_to_is_as_its_schemas_say() {
         })
     };
     let cells: Vec<Cell> = (0..6).flat_map(block).collect();
-    let summary = value(&summary::record("run", &summary::rows(&cells)));
+    let summary = value(&summary::record("run", &summary::rows(&cells), asked()));
     assert!(summary["rows"][0]["figures"]["acked_per_s"]["geometric_mean"].is_number());
     assert_fits(&of_summary, &summary);
     assert_every_field_counts(&of_summary, &summary);
-    let compared = comparison::comparisons(&cells);
+    let compared = comparison::comparisons(&cells, Gates::default());
     assert!(compared.len() >= 2 * 6, "of four strategies under two loads: {}", compared.len());
     for one in &compared {
         assert_fits(&of_comparison, &value(one));
@@ -170,8 +171,14 @@ fn more_of_a_manifest(mut manifest: Manifest) -> Manifest {
     let status = Status::NotApplied;
     let applied =
         Applied { status, reason: Some(why()), values: vec![value], warnings: vec![why()] };
+    manifest.slo = Some(asked());
     manifest.sysctls.push(AppliedSysctls { name: "small-bytes".to_owned(), applied });
     manifest
+}
+
+fn asked() -> Slo {
+    let time = Some(Duration::from_millis(10));
+    Slo { ack_p99: time, power_loss_rpo: time }
 }
 
 fn emulated(mut environment: Environment) -> Environment {

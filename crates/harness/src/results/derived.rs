@@ -1,0 +1,73 @@
+//! What everybody reads out of records in the same way.
+
+use super::{Cell, Level, Manifest, Quantiles};
+use crate::profile::{Gates, Slo};
+
+impl Cell {
+    /// The latency that counts: from when a message was due where it was at a time, because what
+    /// comes late is late from then on; else from its append.
+    pub fn ack_ns(&self) -> Quantiles {
+        self.open_loop.map_or(self.append_to_ack_ns, |open| open.due_to_ack_ns)
+    }
+
+    /// Whether the log's file system lived in memory.
+    pub fn is_in_memory(&self) -> bool {
+        self.did_not_pass("in_memory")
+    }
+
+    /// Whether the check of this code was made and had something to say.
+    pub fn did_not_pass(&self, code: &str) -> bool {
+        self.validity.iter().any(|check| check.code == code && check.level > Level::Pass)
+    }
+}
+
+impl Manifest {
+    /// The gates that held; the usual ones where they were not recorded.
+    pub fn gates(&self) -> Gates {
+        self.gates.unwrap_or_default()
+    }
+
+    /// What was asked of the figures; nothing where it was not recorded.
+    pub fn slo(&self) -> Slo {
+        self.slo.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::results::{Kind, OpenLoop};
+    use crate::results_fixture::{cell, manifest, open_loop};
+
+    #[test]
+    fn what_was_due_at_a_time_is_late_from_then_on() {
+        let late = Quantiles { count: 1, p99: 700_000_000, ..Quantiles::default() };
+        let closed = cell(Kind::GroupCommit, 8, 0, |_| {});
+        assert_eq!(closed.ack_ns(), closed.append_to_ack_ns);
+        let open = cell(Kind::GroupCommit, 8, 0, |c| {
+            c.open_loop = Some(OpenLoop { due_to_ack_ns: late, ..open_loop() });
+        });
+        assert_eq!(open.ack_ns(), late);
+    }
+
+    #[test]
+    fn what_a_profile_asks_is_recorded_and_read_again() {
+        let asked = Slo { ack_p99: Some(Duration::from_millis(10)), power_loss_rpo: None };
+        let gates = Gates { min_effect_pct: 20, ..Gates::default() };
+        let written = Manifest { slo: Some(asked), gates: Some(gates), ..manifest() };
+        let mut record = serde_json::to_value(written).unwrap();
+        assert_eq!(record["slo"], json!({"ack_p99_ms": 10, "power_loss_rpo_ms": null}));
+        let read: Manifest = serde_json::from_value(record.clone()).unwrap();
+        assert_eq!((read.slo(), read.gates()), (asked, gates));
+        // As runs before it have none.
+        for name in ["slo", "gates"] {
+            record.as_object_mut().unwrap().remove(name);
+        }
+        let read: Manifest = serde_json::from_value(record).unwrap();
+        assert_eq!((read.slo(), read.gates()), (Slo::default(), Gates::default()));
+    }
+}
