@@ -29,8 +29,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use broker_conf::BrokerConf;
 pub use model::{
-    Arrival, Burst, DirtyLimit, Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings,
-    Share, Slo, Strategy, Sweep, Sysctls, Workload,
+    Arrival, Burst, Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings, Share, Slo,
+    Strategy, Sweep, Sysctls, Workload,
 };
 
 /// The schema of a profile.

@@ -17,7 +17,7 @@ use rustix::fs::syncfs;
 use self::bench::Bench;
 use self::earlier::Earlier;
 pub use self::kernel::NOT_APPLIED;
-use self::kernel::{settings, sysctl_check, unchanged};
+use self::kernel::{sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
 use self::prepared::Prepared;
@@ -323,7 +323,7 @@ impl Running<'_> {
         let of = &self.order.sweep.sysctls[index];
         // Where the settings cannot even be read, nothing can be said of nothing being changed.
         let is_unknown = of.changes_nothing() && self.guard.found().is_none();
-        let applied = if is_unknown { None } else { Some(self.guard.apply(&settings(of)?, &[])?) };
+        let applied = if is_unknown { None } else { Some(self.guard.apply(&of.settings, &[])?) };
         let check = sysctl_check(of, applied.as_ref());
         if let Some(applied) = applied.filter(|_| !of.changes_nothing()) {
             self.manifest.sysctls.retain(|earlier| earlier.name != of.name);

@@ -30,7 +30,7 @@ pub use device::{DeviceLimits, DeviceNumber, Share};
 pub use kernel::{Change, Roots};
 pub use leftover::{Leftover, Restored, restore_leftover};
 pub use owner::Busy;
-pub use settings::{DirtySettings, Key, Limit, Refused};
+pub use settings::{DirtySettings, Key, Limit, Refused, Warning};
 
 use crate::vmstat;
 use leftover::{Devices, Record};
@@ -400,7 +400,9 @@ impl Held {
         }
         let effective = effective(&self.roots).ok();
         let available = effective.and_then(|effective| effective.available_bytes());
-        let mut warnings = self.roots.settings().unwrap_or_default().warnings(available);
+        let now = self.roots.settings().unwrap_or_default();
+        let known = now.warnings(available).into_iter().map(|warning| warning.words);
+        let mut warnings: Vec<String> = known.collect();
         warnings.extend(effective.and_then(|effective| effective.warning()));
         Applied { status: Status::Applied, reason, values, warnings }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crashlab::block::{DiskType, FsKind};
 
 use crate::results::Kind;
+use crate::sysctl::DirtySettings;
 
 use super::Finding;
 
@@ -114,50 +115,28 @@ pub enum DiskSpec {
     },
 }
 
-/// Kernel settings for dirty pages (`vm.dirty_*`); what is `None` stays as it is found.
+/// Kernel settings for dirty pages (`vm.dirty_*`).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sysctls {
     /// Their name in the profile.
     pub name: String,
-    /// From when on the kernel writes back (`dirty_background_bytes` or `_ratio`).
-    pub background: Option<DirtyLimit>,
-    /// From when on it makes writers wait (`dirty_bytes` or `dirty_ratio`).
-    pub limit: Option<DirtyLimit>,
-    /// Age from which a page is written back, hundredths of a second (`dirty_expire_centisecs`).
-    pub expire_centisecs: Option<u32>,
-    /// Between two looks of the kernel's flusher, hundredths of a second; 0 is never
-    /// (`dirty_writeback_centisecs`).
-    pub writeback_centisecs: Option<u32>,
+    /// The values; what has none stays as it is found.
+    pub settings: DirtySettings,
 }
 
 impl Sysctls {
     /// The settings of a matrix that names none: nothing is changed.
     pub fn as_found() -> Self {
-        Self {
-            name: Self::AS_FOUND.to_owned(),
-            background: None,
-            limit: None,
-            expire_centisecs: None,
-            writeback_centisecs: None,
-        }
+        Self { name: Self::AS_FOUND.to_owned(), settings: DirtySettings::default() }
     }
 
     /// Whether they leave everything as it is found.
     pub fn changes_nothing(&self) -> bool {
-        *self == Self { name: self.name.clone(), ..Self::as_found() }
+        self.settings.is_empty()
     }
 
     /// The name of [`Self::as_found`].
     pub const AS_FOUND: &str = "as-found";
-}
-
-/// One limit of dirty pages: in the kernel, setting one way of giving it unsets the other.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DirtyLimit {
-    /// Bytes, at least two pages.
-    Bytes(u64),
-    /// Percent of the memory that can be dirtied, 0 to 100.
-    Ratio(u32),
 }
 
 /// What producers send.

@@ -4,34 +4,7 @@ use anyhow::Result;
 
 use crate::profile::Sysctls;
 use crate::results::{Cell, Check, Level};
-use crate::sysctl::{Applied, DirtySettings, Guard, Key, Status as InForce};
-
-/// A profile's settings in the kernel's words.
-pub(super) fn settings(of: &Sysctls) -> Result<DirtySettings> {
-    use crate::profile::DirtyLimit::{Bytes, Ratio};
-    let mut asked = DirtySettings::default();
-    let limits = [
-        (of.background, Key::BackgroundBytes, Key::BackgroundRatio),
-        (of.limit, Key::Bytes, Key::Ratio),
-    ];
-    for (limit, bytes, ratio) in limits {
-        match limit {
-            Some(Bytes(value)) => asked.set(bytes, value)?,
-            Some(Ratio(value)) => asked.set(ratio, u64::from(value))?,
-            None => {}
-        }
-    }
-    let times = [
-        (of.expire_centisecs, Key::ExpireCentisecs),
-        (of.writeback_centisecs, Key::WritebackCentisecs),
-    ];
-    for (value, key) in times {
-        if let Some(value) = value {
-            asked.set(key, u64::from(value))?;
-        }
-    }
-    Ok(asked)
-}
+use crate::sysctl::{Applied, Guard, Status as InForce};
 
 /// Whether a cell runs under the settings that its name says.
 pub(super) fn sysctl_check(of: &Sysctls, applied: Option<&Applied>) -> Check {

@@ -3,6 +3,7 @@
 use crashlab::block::{DiskType, FsKind};
 
 use super::*;
+use crate::sysctl::Key;
 
 /// The sweep of [`GOOD`] with a workload, a disk or a kernel setting called `x` written as `{...}`.
 fn with(family: &str, written: &str) -> Result<Sweep, ProfileErrors> {
@@ -259,24 +260,23 @@ fn kernel_settings_are_a_closed_list() {
          dirty_writeback_centisecs: 200000000}",
     );
     let sysctls = &sweep.unwrap().sysctls[0];
-    assert_eq!(
-        (sysctls.background, sysctls.limit),
-        (Some(DirtyLimit::Bytes(64 << 20)), Some(DirtyLimit::Bytes(256 << 20)))
-    );
-    assert_eq!(
-        (sysctls.expire_centisecs, sysctls.writeback_centisecs),
-        (Some(0), Some(200_000_000))
-    );
+    let expect = [
+        (Key::BackgroundBytes, 64 << 20),
+        (Key::Bytes, 256 << 20),
+        (Key::ExpireCentisecs, 0),
+        (Key::WritebackCentisecs, 200_000_000),
+    ];
+    assert_eq!(sysctls.settings.iter().collect::<Vec<_>>(), expect);
     assert!(!sysctls.changes_nothing());
     let check = |written: &str, expect: &[&str]| check_refused("sysctls", written, expect);
     check(
         "{swappiness: 1, dirty_ratios: 5}",
         &[
             "sysctls.x: unknown key `swappiness` (have: dirty_background_bytes, \
-             dirty_background_ratio, dirty_bytes, dirty_ratio, dirty_expire_centisecs, \
+             dirty_background_ratio, dirty_bytes, dirty_expire_centisecs, dirty_ratio, \
              dirty_writeback_centisecs)",
             "sysctls.x: unknown key `dirty_ratios` (have: dirty_background_bytes, \
-             dirty_background_ratio, dirty_bytes, dirty_ratio, dirty_expire_centisecs, \
+             dirty_background_ratio, dirty_bytes, dirty_expire_centisecs, dirty_ratio, \
              dirty_writeback_centisecs; did you mean `dirty_ratio`?)",
         ],
     );
@@ -302,6 +302,37 @@ fn kernel_settings_are_a_closed_list() {
     );
     assert!(with("sysctls", &format!("{{dirty_bytes: {}}}", 2 * page)).is_ok());
     check(
+        "{dirty_background_bytes: 0}",
+        &["sysctls.x.dirty_background_bytes: 0 is refused by the kernel: give 1 or more, or \
+           dirty_background_ratio"],
+    );
+    assert!(with("sysctls", "{dirty_background_bytes: 1}").is_ok(), "the kernel takes it");
+    check(
+        "{dirty_bytes: 1, dirty_ratio: 10}",
+        &[
+            &format!(
+                "sysctls.x.dirty_bytes: 1 is less than two pages ({} bytes), which the kernel \
+                 refuses",
+                2 * page
+            ),
+            "sysctls.x: dirty_bytes and dirty_ratio exclude each other in the kernel (dirty_bytes \
+             is set at line 9)",
+        ],
+    );
+    check(
+        "{dirty_expire_centisecs: 200000001, dirty_writeback_centisecs: 2147483648}",
+        &[
+            "sysctls.x.dirty_expire_centisecs: 200000001 is more than a profile may ask for (at \
+             most 200000000)",
+            "sysctls.x.dirty_writeback_centisecs: 2147483648 is out of range (0 to 200000000)",
+        ],
+    );
+    check(
+        "{dirty_bytes: 1048577GiB}",
+        &["sysctls.x.dirty_bytes: 1048577GiB is more than a profile may ask for (at most \
+           1125899906842624)"],
+    );
+    check(
         "{dirty_ratio: 101, dirty_expire_centisecs: -1}",
         &[
             "sysctls.x.dirty_ratio: 101 is out of range (0 to 100)",
@@ -311,7 +342,7 @@ fn kernel_settings_are_a_closed_list() {
 }
 
 #[test]
-fn a_background_that_is_not_below_the_limit_is_warned_of() {
+fn what_the_kernel_understands_otherwise_is_warned_of() {
     let warnings = |written: &str| {
         let sweep = with("sysctls", written).unwrap();
         let of_sysctls = sweep.warnings.into_iter().filter(|warning| warning.line > 1);
@@ -328,6 +359,14 @@ fn a_background_that_is_not_below_the_limit_is_warned_of() {
           kernel will use half the limit (524288 bytes)"]
     );
     assert_eq!(warnings("{dirty_background_ratio: 10, dirty_ratio: 20}"), [""; 0]);
+    assert_eq!(
+        warnings("{dirty_writeback_centisecs: 0, dirty_ratio: 0}"),
+        [
+            "p.yaml:9:34: warning: sysctls.x: dirty_writeback_centisecs 0: pages are never \
+             written back for their age",
+            "p.yaml:9:50: warning: sysctls.x: limit 0%: every write waits until it is on the disk",
+        ]
+    );
     // How they compare depends on the machine.
     assert_eq!(warnings("{dirty_background_ratio: 90, dirty_bytes: 1MiB}"), [""; 0]);
     assert_eq!(warnings("{dirty_background_ratio: 90}"), [""; 0]);
