@@ -216,7 +216,7 @@ fn too_little_time_leaves_loads_out_and_says_so() {
 }
 
 fn simulated(name: &str) -> Disk {
-    let spec = DiskSpec::Simulated { model: DiskType::ALL[0] };
+    let spec = DiskSpec::Simulated { disk_type: DiskType::ALL[0] };
     Disk { name: name.to_owned(), spec }
 }
 

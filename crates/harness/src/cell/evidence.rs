@@ -170,7 +170,7 @@ impl Evidence {
         let Pace::Rate { per_s, arrival, burst } = workload.pace else { return None };
         Some(OpenLoop {
             offered_per_s: Offered { per_s, arrival, burst }.total_per_s(),
-            arrival: arrival.into(),
+            arrival,
             due: self.produced.iter().filter_map(|one| one.open.as_ref()).map(|one| one.due).sum(),
             due_to_ack_ns: quantiles(&self.merged_open(|open| &open.due_to_ack)),
             lag_ns: quantiles(&self.merged_open(|open| &open.lag)),

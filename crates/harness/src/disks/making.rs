@@ -19,9 +19,9 @@ use crate::{disk, format};
 type Making = Result<Disk, Stopped>;
 
 /// A directory as it is.
-pub(super) fn host(path: &Path, plp: Option<bool>) -> Result<Disk> {
+pub(super) fn host(path: &Path, plp: bool) -> Result<Disk> {
     let mut info = disk::inspect(path)?;
-    info.details.plp_declared = plp;
+    info.details.plp_declared = plp.then_some(true);
     let labels = labels(&info);
     Ok(Disk { directory: path.to_owned(), info, labels, undo: Undo::default() })
 }

@@ -38,10 +38,12 @@ impl Reader {
         let spec = match self.kind(at, &keys, &KINDS)? {
             "emulated" => self.emulated(at, &keys),
             "loop" => self.image(&keys),
-            "simulated" => self.model(at, &keys).map(|model| DiskSpec::Simulated { model }),
+            "simulated" => {
+                self.disk_type(at, &keys).map(|disk_type| DiskSpec::Simulated { disk_type })
+            }
             "tmpfs" => {
                 let size = self.size(&keys, "size", LEAST_BYTES..=MOST_BYTES, DEFAULT_BYTES);
-                size.map(|size_bytes| DiskSpec::Tmpfs { size_bytes })
+                size.map(|bytes| DiskSpec::Tmpfs { bytes })
             }
             _ => {
                 let path = self.path(&keys, "path");
@@ -53,17 +55,30 @@ impl Reader {
     }
 
     fn emulated(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskSpec> {
-        let model = self.model(at, keys);
-        let (file_system, size_bytes) = self.formatted(keys);
+        let disk_type = self.disk_type(at, keys);
+        let (file_system, bytes) = self.formatted(keys);
+        let mount_options = self.mount_options(keys);
         Some(DiskSpec::Emulated {
-            model: model?,
+            disk_type: disk_type?,
             file_system: file_system?,
-            size_bytes: size_bytes?,
+            mount_options: mount_options?,
+            bytes: bytes?,
         })
     }
 
     fn image(&mut self, keys: &Keys<'_>) -> Option<DiskSpec> {
-        let (file_system, size_bytes) = self.formatted(keys);
+        let (file_system, bytes) = self.formatted(keys);
+        let mount_options = self.mount_options(keys);
+        let backing = self.path(keys, "backing");
+        Some(DiskSpec::Loop {
+            backing: backing.ok()?,
+            file_system: file_system?,
+            mount_options: mount_options?,
+            bytes: bytes?,
+        })
+    }
+
+    fn mount_options(&mut self, keys: &Keys<'_>) -> Option<String> {
         let mount_options = self.optional(keys, "mount_options", String::new(), mount_options);
         if let (Some(options), Some(text)) = (&mount_options, keys.get("mount_options"))
             && let Some(option) = options.split(',').find(|option| UNFLUSHED.contains(option))
@@ -75,13 +90,7 @@ impl Reader {
             );
             self.warn(text.referenced, message);
         }
-        let backing = self.path(keys, "backing");
-        Some(DiskSpec::Loop {
-            file_system: file_system?,
-            size_bytes: size_bytes?,
-            mount_options: mount_options?,
-            backing: backing.ok()?,
-        })
+        mount_options
     }
 
     /// The file system and a size that it can have.
@@ -103,10 +112,10 @@ impl Reader {
         (file_system, size)
     }
 
-    fn model(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskType> {
+    fn disk_type(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskType> {
         let path = format!("{}.type", keys.path);
         let text = self.needed(at, &path, keys.get("type"))?;
-        let types = DiskType::ALL.map(|model| (model.name(), model));
+        let types = DiskType::ALL.map(|known| (known.name(), known));
         self.chosen(&path, text, &types)
     }
 
@@ -151,7 +160,7 @@ const KINDS: [(&str, &[&str]); 5] = [
     ("host", &["kind", "path", "plp"]),
     ("loop", &["kind", "file_system", "size", "mount_options", "backing"]),
     ("tmpfs", &["kind", "size"]),
-    ("emulated", &["kind", "type", "file_system", "size"]),
+    ("emulated", &["kind", "type", "file_system", "size", "mount_options"]),
     ("simulated", &["kind", "type"]),
 ];
 

@@ -1,11 +1,9 @@
 //! What a profile says, once it is read: only values that make sense together can be written here.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crashlab::block::{DiskType, FsKind};
-
-use crate::results::Kind;
+use crate::disks::DiskSpec;
+use crate::results::{Arrival, Kind};
 use crate::sysctl::DirtySettings;
 
 use super::Finding;
@@ -71,48 +69,6 @@ impl Disk {
 
     /// The name of [`Self::host`].
     pub const HOST: &str = "host";
-}
-
-/// The kinds of disks.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum DiskSpec {
-    /// A type of disk with its latencies, through a block device that a process of ours serves.
-    Emulated {
-        /// Which latencies.
-        model: DiskType,
-        /// What it is formatted with.
-        file_system: FsKind,
-        /// Its size; memory is taken for what is written.
-        size_bytes: u64,
-    },
-    /// A directory as it is.
-    Host {
-        /// The directory; `None` is that of the command line.
-        path: Option<PathBuf>,
-        /// Whether the user declares that the device keeps its cache through a power cut.
-        plp: bool,
-    },
-    /// An image in a file, with a file system of its own.
-    Loop {
-        /// What it is formatted with.
-        file_system: FsKind,
-        /// Its size, allocated in full.
-        size_bytes: u64,
-        /// What `mount -o` gets, such as `noatime,data=ordered`; empty for nothing.
-        mount_options: String,
-        /// The directory of the image; `None` is that of the command line.
-        backing: Option<PathBuf>,
-    },
-    /// A type of disk in virtual time: nothing is written anywhere.
-    Simulated {
-        /// Which latencies.
-        model: DiskType,
-    },
-    /// Memory: nothing on it is durable.
-    Tmpfs {
-        /// Its size.
-        size_bytes: u64,
-    },
 }
 
 /// Kernel settings for dirty pages (`vm.dirty_*`).
@@ -236,24 +192,6 @@ pub enum Pace {
         /// What comes on top, all at once.
         burst: Option<Burst>,
     },
-}
-
-/// How the messages of an open loop are spread over time.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Arrival {
-    /// Each as long after the one before.
-    Constant,
-    /// At random, independent of each other, as those of many users are.
-    Poisson,
-}
-
-impl From<Arrival> for crate::results::Arrival {
-    fn from(arrival: Arrival) -> Self {
-        match arrival {
-            Arrival::Constant => Self::Constant,
-            Arrival::Poisson => Self::Poisson,
-        }
-    }
 }
 
 /// Messages at once, over and over, on top of a rate.

@@ -39,15 +39,10 @@ impl Bench {
         order: &Order,
         environment: &Environment,
     ) -> Result<Result<Self, Unavailable>> {
-        let Some(spec) = spec(&of.spec, &order.directory) else {
-            let why = "a simulated disk has no files to measure".to_owned();
-            let how = "cargo xtask powercut simulates what a power cut takes".to_owned();
-            return Ok(Err(Unavailable { why, how }));
-        };
-        if let DiskSpec::Host { path, .. } = &spec {
+        if let DiskSpec::Host { path: Some(path), .. } = &of.spec {
             workdir::sweep_stale(path);
         }
-        let disk = match Disk::make(&spec, &order.directory, &order.server)? {
+        let disk = match Disk::make(&of.spec, &order.directory, &order.server)? {
             Ok(disk) => disk,
             Err(unavailable) => return Ok(Err(unavailable)),
         };
@@ -55,7 +50,7 @@ impl Bench {
         let probe = disk::probe(workdir.path())?;
         let info = disk.info().clone();
         // Memory that was asked for by the profile is a label, not a mistake.
-        let allowed = order.allow_in_memory || !matches!(spec, DiskSpec::Host { .. });
+        let allowed = order.allow_in_memory || of.spec.is_made();
         let seen = Environment { disk: info.clone(), ..environment.clone() };
         let mut checks = environment::checks(&seen, &probe, allowed);
         if let Some(failed) = checks.iter().find(|check| refuses(check, allowed)) {
@@ -96,31 +91,6 @@ impl Bench {
         let cleared = self.workdir.close();
         cleared.and(self.disk.remove())
     }
-}
-
-fn spec(of: &profile::DiskSpec, given: &Path) -> Option<DiskSpec> {
-    Some(match of {
-        profile::DiskSpec::Host { path, plp } => DiskSpec::Host {
-            path: path.clone().unwrap_or_else(|| given.to_owned()),
-            plp: plp.then_some(true),
-        },
-        profile::DiskSpec::Loop { file_system, size_bytes, mount_options, backing } => {
-            DiskSpec::Loop {
-                backing: backing.clone().unwrap_or_else(|| given.to_owned()),
-                file_system: *file_system,
-                mount_options: mount_options.clone(),
-                bytes: *size_bytes,
-            }
-        }
-        profile::DiskSpec::Tmpfs { size_bytes } => DiskSpec::Tmpfs { bytes: *size_bytes },
-        profile::DiskSpec::Emulated { model, file_system, size_bytes } => DiskSpec::Emulated {
-            disk_type: *model,
-            file_system: *file_system,
-            mount_options: String::new(),
-            bytes: *size_bytes,
-        },
-        profile::DiskSpec::Simulated { .. } => return None,
-    })
 }
 
 /// In memory is a reason to refuse, not only to mark: nobody asked for such a figure.

@@ -161,10 +161,10 @@ fn a_disk_has_its_kinds_keys_and_their_defaults() {
     assert_eq!(
         disk("{kind: loop}"),
         DiskSpec::Loop {
+            backing: None,
             file_system: FsKind::Ext4,
-            size_bytes: two,
             mount_options: String::new(),
-            backing: None
+            bytes: two
         }
     );
     assert_eq!(
@@ -173,19 +173,27 @@ fn a_disk_has_its_kinds_keys_and_their_defaults() {
              backing: images}"
         ),
         DiskSpec::Loop {
+            backing: Some(PathBuf::from("images")),
             file_system: FsKind::Btrfs,
-            size_bytes: 128 << 20,
             mount_options: "noatime,compress=no".to_owned(),
-            backing: Some(PathBuf::from("images"))
+            bytes: 128 << 20
         }
     );
-    assert_eq!(disk("{kind: tmpfs, size: 1GiB}"), DiskSpec::Tmpfs { size_bytes: 1 << 30 });
-    let model = DiskType::SataPlp;
+    assert_eq!(disk("{kind: tmpfs, size: 1GiB}"), DiskSpec::Tmpfs { bytes: 1 << 30 });
+    let disk_type = DiskType::SataPlp;
+    let emulated = |file_system, mount_options: &str, bytes| {
+        let mount_options = mount_options.to_owned();
+        DiskSpec::Emulated { disk_type, file_system, mount_options, bytes }
+    };
+    assert_eq!(disk("{kind: emulated, type: sata-plp}"), emulated(FsKind::Ext4, "", two));
     assert_eq!(
-        disk("{kind: emulated, type: sata-plp, file_system: xfs, size: 512MiB}"),
-        DiskSpec::Emulated { model, file_system: FsKind::Xfs, size_bytes: 512 << 20 }
+        disk(
+            "{kind: emulated, type: sata-plp, file_system: xfs, size: 512MiB, \
+             mount_options: noatime}"
+        ),
+        emulated(FsKind::Xfs, "noatime", 512 << 20)
     );
-    assert_eq!(disk("{kind: simulated, type: sata-plp}"), DiskSpec::Simulated { model });
+    assert_eq!(disk("{kind: simulated, type: sata-plp}"), DiskSpec::Simulated { disk_type });
     let none = Sweep::parse("p.yaml", GOOD).unwrap();
     assert_eq!((none.disks, none.sysctls), (vec![Disk::host()], vec![Sysctls::as_found()]));
 }
@@ -243,13 +251,18 @@ fn a_disk_that_cannot_be_is_refused() {
 
 #[test]
 fn an_option_that_keeps_flushes_from_the_device_is_warned_of() {
-    let sweep = with("disks", "{kind: loop, mount_options: 'noatime,nobarrier'}").unwrap();
-    let warning = sweep.warnings.iter().find(|warning| warning.line > 1).unwrap();
-    assert_eq!(
-        warning.to_string(),
-        "p.yaml:9:34: warning: disks.x.mount_options: with `nobarrier` no flush reaches the \
-         device: nothing on it is durable"
-    );
+    for (kind, column) in [("loop", 34), ("emulated, type: sata-plp", 54)] {
+        let written = format!("{{kind: {kind}, mount_options: 'noatime,nobarrier'}}");
+        let sweep = with("disks", &written).unwrap();
+        let warning = sweep.warnings.iter().find(|warning| warning.line > 1).unwrap();
+        assert_eq!(
+            warning.to_string(),
+            format!(
+                "p.yaml:9:{column}: warning: disks.x.mount_options: with `nobarrier` no flush \
+                 reaches the device: nothing on it is durable"
+            )
+        );
+    }
 }
 
 #[test]
@@ -291,6 +304,11 @@ fn kernel_settings_are_a_closed_list() {
         &["sysctls.x: dirty_background_bytes and dirty_background_ratio exclude each other in \
            the kernel (dirty_background_ratio is set at line 9)"],
     );
+}
+
+#[test]
+fn kernel_settings_are_in_the_kernels_range_or_in_one_that_is_ours() {
+    let check = |written: &str, expect: &[&str]| check_refused("sysctls", written, expect);
     let page = u64::try_from(rustix::param::page_size()).unwrap();
     check(
         &format!("{{dirty_bytes: {}}}", 2 * page - 1),

@@ -161,19 +161,20 @@ fn disks_are_those_that_their_names_stand_for() {
     let found: BTreeMap<&str, &DiskSpec> =
         disks.iter().map(|disk| (disk.name.as_str(), &disk.spec)).collect();
     assert_eq!(found["host"], &Disk::host().spec);
-    assert_eq!(found["tmpfs"], &DiskSpec::Tmpfs { size_bytes: 2 << 30 });
+    assert_eq!(found["tmpfs"], &DiskSpec::Tmpfs { bytes: 2 << 30 });
     for (name, file_system) in [("loop-ext4", FsKind::Ext4), ("loop-xfs", FsKind::Xfs)] {
         let expect = DiskSpec::Loop {
-            file_system,
-            size_bytes: 2 << 30,
-            mount_options: "noatime".to_owned(),
             backing: None,
+            file_system,
+            mount_options: "noatime".to_owned(),
+            bytes: 2 << 30,
         };
         assert_eq!(found[name], &expect);
     }
-    for model in DiskType::ALL {
-        let expect = DiskSpec::Emulated { model, file_system: FsKind::Ext4, size_bytes: 2 << 30 };
-        assert_eq!(found[model.name()], &expect);
+    for disk_type in DiskType::ALL {
+        let (file_system, mount_options) = (FsKind::Ext4, String::new());
+        let expect = DiskSpec::Emulated { disk_type, file_system, mount_options, bytes: 2 << 30 };
+        assert_eq!(found[disk_type.name()], &expect);
     }
     assert_eq!(found.len(), 4 + DiskType::ALL.len());
 }
