@@ -238,6 +238,35 @@ fn a_disk_that_is_not_there_is_left_out_and_the_others_are_measured() {
 }
 
 #[test]
+fn a_made_disk_without_room_for_the_run_is_left_out_and_says_what_it_lacks() {
+    let place = Place::new();
+    let mut order = place.order();
+    let small = Disk { name: "small".to_owned(), spec: DiskSpec::Tmpfs { bytes: 64 << 20 } };
+    order.sweep.disks = vec![small, Disk::host()];
+    let plan = plan(&order, &AtomicBool::new(false)).unwrap();
+    let [left] = &plan.left_out[..] else { panic!("{:?}", plan.left_out) };
+    assert_eq!((&*left.what, plan.disks.len()), ("disk small", 1));
+    // Who may not mount lacks that before anything else.
+    if crashlab::block::may_mount().is_ok() {
+        let needed = 2 * (3 * order.sweep.segment_bytes + (128 << 20)) >> 20;
+        assert_eq!(left.why, format!("64 MiB are free, the run needs {needed} MiB"));
+        let more = needed - 64;
+        assert!(left.how.starts_with(&format!("make it at least {more} MiB")), "{}", left.how);
+    }
+    assert!(place.is_clean());
+}
+
+#[test]
+fn a_given_directory_without_room_for_the_run_ends_it() {
+    let place = Place::new();
+    let mut order = place.order();
+    order.sweep.segment_bytes = 1 << 50;
+    let refused = format!("{:#}", run(&order, u32::MAX).unwrap_err());
+    assert!(refused.contains("MiB are free, the run needs 6442451200 MiB: free some"), "{refused}");
+    assert!(place.is_clean());
+}
+
+#[test]
 fn without_any_disk_nothing_begins_and_each_is_named() {
     let place = Place::new();
     let mut order = place.order();

@@ -98,9 +98,9 @@ impl Reader {
         let file_system = self.choice(keys, "file_system", &FILE_SYSTEMS, FsKind::Ext4);
         let size = self.size(keys, "size", LEAST_BYTES..=MOST_BYTES, DEFAULT_BYTES);
         if let (Some(kind), Some(size), Some(text)) = (file_system, size, keys.get("size"))
-            && size < least_bytes(kind)
+            && size < kind.least_bytes()
         {
-            let least = least_bytes(kind) >> 20;
+            let least = kind.least_bytes() >> 20;
             let message = format!(
                 "{}.size: {} is too small for {} (at least {least}MiB)",
                 keys.path,
@@ -146,15 +146,6 @@ fn mount_options(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What the programs that make them ask for.
-fn least_bytes(kind: FsKind) -> u64 {
-    match kind {
-        FsKind::Btrfs => 128 << 20,
-        FsKind::Ext4 => LEAST_BYTES,
-        FsKind::Xfs => 300 << 20,
-    }
-}
-
 /// The kinds of disks and the keys that each takes.
 const KINDS: [(&str, &[&str]); 5] = [
     ("host", &["kind", "path", "plp"]),
@@ -169,7 +160,7 @@ const FILE_SYSTEMS: [(&str, FsKind); 3] =
 
 const UNFLUSHED: [&str; 3] = ["barrier=0", "nobarrier", "flushoncommit=0"];
 const UNWRITABLE: [&str; 2] = ["ro", "norecovery"];
-/// A log of small segments, and the file of the raw loop.
+/// For every kind. What a run needs beside its file system is known when it is made, and said then.
 const LEAST_BYTES: u64 = 64 << 20;
 const DEFAULT_BYTES: u64 = 2 << 30;
 const MOST_BYTES: u64 = 1 << 40;

@@ -1,5 +1,6 @@
 //! A disk of the sweep with everything that its cells need: made once, and taken away at the end.
 
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
@@ -62,7 +63,12 @@ impl Bench {
             );
         }
         checks.extend(calibrated(&disk));
-        let limits = Limits::new(&order.sweep, &seen, &probe)?;
+        let Some(limits) = Limits::new(&order.sweep, &seen, &probe) else {
+            let short = Short { free: info.free_bytes, needed: Limits::needed(&order.sweep) };
+            ensure!(of.spec.is_made(), "{}: {short}: {}", info.path, Short::ON_A_HOST);
+            workdir.close().and(disk.remove())?;
+            return Ok(Err(short.into()));
+        };
         Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, workdir, disk }))
     }
 
@@ -121,30 +127,62 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    fn new(sweep: &profile::Sweep, environment: &Environment, probe: &Probe) -> Result<Self> {
+    /// `None` if [`needed`](Self::needed) bytes are not free.
+    fn new(sweep: &profile::Sweep, environment: &Environment, probe: &Probe) -> Option<Self> {
         let seconds = sweep.measure.as_secs_f64();
         // What is unsynced when a cell ends may have to be written out then; on a slow disk that
         // must not take much longer than the cell.
         let by_disk = round(float(probe.write_bytes_per_s) * seconds * 3.0);
         let by_memory = environment.memory_bytes.unwrap_or(u64::MAX) / 4;
-        let reads = sweep.workloads.iter().any(|workload| workload.reader);
-        // Segments made ahead, the one at the end, the file of the raw loop, and what is read.
-        let beside = 3 * sweep.segment_bytes
-            + raw::FILE_BYTES
-            + if reads { crate::load::READ_BYTES } else { 0 };
-        let free = environment.disk.free_bytes;
-        let by_space = (free / 2).saturating_sub(beside);
-        ensure!(
-            by_space >= LEAST_CELL_BYTES,
-            "{}: {} MiB are free, the run needs {} MiB: free some space, choose another disk with \
-             --dir, or a smaller log.segment_bytes",
-            environment.disk.path,
-            free >> 20,
-            (2 * (beside + LEAST_CELL_BYTES)).div_ceil(1 << 20)
-        );
+        let beside = Self::beside(sweep);
+        let by_space = (environment.disk.free_bytes / 2).saturating_sub(beside);
+        if by_space < LEAST_CELL_BYTES {
+            return None;
+        }
         let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
         let hard = (2 * soft).min(by_memory).min(by_space);
-        Ok(Self { soft, hard, most: hard + beside })
+        Some(Self { soft, hard, most: hard + beside })
+    }
+
+    /// Segments made ahead, the one at the end, the file of the raw loop, and what is read.
+    fn beside(sweep: &profile::Sweep) -> u64 {
+        let reads = sweep.workloads.iter().any(|workload| workload.reader);
+        let read = if reads { crate::load::READ_BYTES } else { 0 };
+        3 * sweep.segment_bytes + raw::FILE_BYTES + read
+    }
+
+    /// Bytes that must be free for a run; half of them stay so.
+    fn needed(sweep: &profile::Sweep) -> u64 {
+        2 * (Self::beside(sweep) + LEAST_CELL_BYTES)
+    }
+}
+
+/// Too little is free.
+#[derive(Clone, Copy, Debug)]
+struct Short {
+    free: u64,
+    needed: u64,
+}
+
+impl Short {
+    const ON_A_HOST: &str = "free some space, choose another disk with --dir, or a smaller \
+                             log.segment_bytes";
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, needed) = (self.free >> 20, self.needed.div_ceil(1 << 20));
+        write!(f, "{free} MiB are free, the run needs {needed} MiB")
+    }
+}
+
+impl From<Short> for Unavailable {
+    /// Of a disk that is made.
+    fn from(short: Short) -> Self {
+        let more = (short.needed - short.free.min(short.needed)).div_ceil(1 << 20);
+        let how =
+            format!("make it at least {more} MiB larger, or take a smaller log.segment_bytes");
+        Self { why: short.to_string(), how }
     }
 }
 

@@ -224,8 +224,8 @@ fn a_disk_that_cannot_be_is_refused() {
         "disks.x: unknown key `sizes` (have: kind, size; did you mean `size`?)",
     );
     check(
-        "{kind: loop, file_system: xfs, size: 299MiB}",
-        "disks.x.size: 299MiB is too small for xfs (at least 300MiB)",
+        "{kind: loop, file_system: xfs, size: 319MiB}",
+        "disks.x.size: 319MiB is too small for xfs (at least 320MiB)",
     );
     check(
         "{kind: tmpfs, size: 1MiB}",
