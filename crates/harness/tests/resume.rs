@@ -1,8 +1,11 @@
 //! Sweeps that do not go as they were to go: ended early and gone on with, within too little time,
-//! without their disks, or beside another one.
+//! without their disks, under other kernel settings, or beside another one.
 //!
-//! Nothing here asserts a time or a rate, needs root or changes the kernel's settings.
+//! Nothing here asserts a time or a rate, needs root or changes this machine's settings.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+#[path = "resume/settings.rs"]
+mod settings;
 
 use std::fs;
 use std::io::Write;
