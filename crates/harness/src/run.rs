@@ -157,8 +157,11 @@ pub fn run_any_build(
     // First of all: another sweep is not to be disturbed by so much as the making of a disk.
     let guard = Guard::take(&order.kernel)?;
     let earlier = order.resume.as_ref().map(|path| Earlier::open(path, &order)).transpose()?;
-    let prepared = Prepared::new(&mut order, interrupted)?;
+    let mut prepared = Prepared::new(&mut order, interrupted)?;
     let mut plan = prepared.plan(&order);
+    if let Some(earlier) = &earlier {
+        prepared.environment = earlier.joined(prepared.environment);
+    }
     plan.leftover = guard.leftover().clone();
     let (output, manifest, cells) = begin(&order, &mut plan, earlier)?;
     watch.planned(&plan);
@@ -203,7 +206,7 @@ fn begin(
     plan: &mut Plan,
     earlier: Option<Earlier>,
 ) -> Result<(Output, Manifest, Vec<Cell>)> {
-    let Some(Earlier { output, manifest: then, cells }) = earlier else {
+    let Some(Earlier { output, manifest: then, cells, .. }) = earlier else {
         let started_at_ms = wall_ms();
         let name = run_name(started_at_ms, &order.sweep.name, &plan.environment.host_hash);
         let output = Output::create(&order.results, &name)?;

@@ -191,6 +191,18 @@ fn what_cannot_be_compared_with_what_is_there_is_refused() {
     let text = replace("env.json", "\"host_hash\": \"", "\"host_hash\": \"x");
     check(&resumed(), "was measured on another machine");
     fs::write(before.path.join("env.json"), text).unwrap();
+    let text = replace("env.json", "\"kernel\": \"", "\"kernel\": \"2.6.32 or ");
+    check(&resumed(), "was measured under Linux 2.6.32 or ");
+    fs::write(before.path.join("env.json"), text).unwrap();
+    let text = replace("env.json", "\"build\": \"", "\"build\": \"other ");
+    check(&resumed(), "was measured by a program built otherwise");
+    fs::write(before.path.join("env.json"), text).unwrap();
+    let mut other = resumed();
+    other.origin.revision = Some("abc".to_owned());
+    check(&other, "by a revision that is not known, this is abc: measure anew");
+    let text = replace("manifest.json", "\"revision\": null", "\"revision\": \"def\"");
+    check(&other, "by revision def, this is abc: check that one out, or measure anew");
+    fs::write(before.path.join("manifest.json"), text).unwrap();
     // A later version may have renamed anything else.
     fs::write(before.path.join("manifest.json"), r#"{"schema": "flushmark.manifest/2.0"}"#)
         .unwrap();
