@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
 /// Say what `bench` would do: cells, time, bytes, disks, and what this machine lacks
 ///
 /// Disks that the sweep makes are made and calibrated to see whether they can be, and taken away
-/// again. Nothing is measured, no kernel setting is touched.
+/// again; not while a sweep runs, which that would disturb. Nothing is measured, no kernel setting
+/// is touched.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
     #[command(flatten)]

@@ -34,7 +34,7 @@ use crate::results::{
     Manifest, MeasuredDisk, Origin, Outcome,
 };
 use crate::search;
-use crate::sysctl::{DirtySettings, Guard, Leftover, Roots};
+use crate::sysctl::{self, DirtySettings, Guard, Leftover, Roots};
 use crate::vmstat;
 
 /// What to run and where.
@@ -192,6 +192,8 @@ pub fn run_any_build(
 /// As [`run`], before its first cell.
 pub fn plan(order: &Order, interrupted: &AtomicBool) -> Result<Plan> {
     let mut order = order.clone();
+    // The making of a disk would disturb another sweep; a whole guard would change settings.
+    let _lock = sysctl::lock(&order.kernel)?;
     let prepared = Prepared::new(&mut order, interrupted)?;
     let plan = prepared.plan(&order);
     for bench in prepared.benches.into_iter().flatten() {

@@ -76,6 +76,8 @@ fn highest(begin: u64, probe: &mut dyn FnMut(u64) -> Result<Option<bool>>) -> Re
 
 /// Enough for a factor of a thousand and five percent.
 const MOST_PROBES: u32 = 14;
+/// With the one that begins.
+pub(crate) const MOST_CELLS: u32 = 1 + MOST_PROBES;
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ pub use settings::{DirtySettings, Key, Limit, Refused, Warning};
 
 use crate::vmstat;
 use leftover::{Devices, Record};
-use owner::Lock;
+pub(crate) use owner::Lock;
 
 /// The right to change the kernel's settings, and the duty to put them back.
 ///
@@ -132,6 +132,16 @@ impl Guard {
     pub fn found(&self) -> Option<DirtySettings> {
         locked(&self.held).baseline.clone().ok()
     }
+}
+
+/// Takes the machine's lock alone: nothing is read, and what a killed process left stays. For what
+/// a sweep must not be disturbed by.
+///
+/// # Errors
+///
+/// [`Busy`] if a sweep runs on this machine.
+pub(crate) fn lock(roots: &Roots) -> Result<Lock> {
+    Lock::take(&roots.run)
 }
 
 impl Drop for Guard {

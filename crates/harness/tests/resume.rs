@@ -263,7 +263,7 @@ fn a_made_disk_without_room_for_the_run_is_left_out_and_says_what_it_lacks() {
     assert_eq!((&*left.what, plan.disks.len()), ("disk small", 1));
     // Who may not mount lacks that before anything else.
     if crashlab::block::may_mount().is_ok() {
-        let needed = 2 * (3 * order.sweep.segment_bytes + (128 << 20)) >> 20;
+        let needed = (2 * (3 * order.sweep.segment_bytes + (128 << 20))) >> 20;
         assert_eq!(left.why, format!("64 MiB are free, the run needs {needed} MiB"));
         let more = needed - 64;
         assert!(left.how.starts_with(&format!("make it at least {more} MiB")), "{}", left.how);
@@ -303,6 +303,8 @@ fn one_sweep_at_a_time_and_the_other_is_named() {
     let busy = refused.downcast_ref::<Busy>().unwrap();
     assert_eq!(busy.pid, Some(std::process::id()));
     assert_eq!(fs::read_dir(place.results.path()).unwrap().count(), 0);
+    let refused = plan(&order, &AtomicBool::new(false)).unwrap_err();
+    assert!(refused.is::<Busy>(), "its disks would disturb: {refused}");
     drop(guard);
     run(&order, 1).unwrap();
 }
@@ -324,6 +326,9 @@ fn what_a_killed_sweep_left_is_put_back_by_one_that_changes_nothing() {
     fs::File::create(&file).unwrap().write_all(&kept).unwrap();
     fs::write(&ratio, "50\n").unwrap();
     assert!(order.sweep.sysctls.iter().all(Sysctls::changes_nothing));
+    plan(&order, &AtomicBool::new(false)).unwrap();
+    assert_eq!(fs::read_to_string(&ratio).unwrap(), "50\n", "a plan touches no setting");
+    assert_eq!(fs::read(&file).unwrap(), kept);
     run(&order, 1).unwrap();
     assert_eq!(fs::read_to_string(&ratio).unwrap(), "20\n");
     assert!(!file.exists());

@@ -6,13 +6,16 @@ use std::path::Path;
 use anyhow::{Result, bail, ensure};
 
 use super::Order;
+use super::plan::What;
 use crate::clock::{float, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
-use crate::profile;
+use crate::profile::{self, Pace};
 use crate::raw;
 use crate::results::{Check, DiskInfo, Environment, Level, MeasuredDisk};
+use crate::search;
+use crate::strategy;
 use crate::workdir::{self, Workdir};
 
 /// A disk that is there.
@@ -124,6 +127,8 @@ pub(super) struct Limits {
     pub(super) hard: u64,
     /// At one time.
     pub(super) most: u64,
+    /// By the raw loop, which time alone ends.
+    raw: u64,
 }
 
 impl Limits {
@@ -141,7 +146,20 @@ impl Limits {
         }
         let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
         let hard = (2 * soft).min(by_memory).min(by_space);
-        Some(Self { soft, hard, most: hard + beside })
+        let all_seconds = (sweep.warmup + sweep.measure).as_secs_f64();
+        let raw = raw::FILE_BYTES + round(float(probe.write_bytes_per_s) * all_seconds);
+        Some(Self { soft, hard, most: hard + beside, raw })
+    }
+
+    /// Bytes that a cell writes to its files at most, over all its time.
+    pub(super) fn written(&self, what: &What<'_>) -> u64 {
+        let What::Strategy(strategy, workload, _) = what else { return self.most.max(self.raw) };
+        let times_each = if strategy::is_zeroed(&strategy.settings) { 2 } else { 1 };
+        let cells = match workload.pace {
+            Pace::Closed | Pace::Rate { .. } => 1,
+            Pace::FindRate { .. } => search::MOST_CELLS,
+        };
+        self.most.saturating_mul(times_each).saturating_mul(u64::from(cells))
     }
 
     /// Segments made ahead, the one at the end, the file of the raw loop, and what is read.
@@ -188,3 +206,31 @@ impl From<Short> for Unavailable {
 
 /// The least that a cell must be able to write.
 const LEAST_CELL_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::profile::{Io, Prealloc, Settings};
+    use crate::results::Arrival;
+    use crate::run::plan::canary;
+
+    #[test]
+    fn a_cell_writes_its_zeroes_and_each_probe_of_a_search_too() {
+        let limits = Limits { soft: 50, hard: 100, most: 130, raw: 10 };
+        let (mut strategy, mut workload) = canary();
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 260, "zeroes first");
+        assert_eq!(limits.written(&What::Raw(&workload)), 130);
+        assert_eq!(Limits { raw: 900, ..limits }.written(&What::Raw(&workload)), 900);
+        let Settings::GroupCommit { prealloc, .. } = &mut strategy.settings else { panic!() };
+        *prealloc = Prealloc::Fallocate;
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 130);
+        let p99 = Duration::from_millis(10);
+        workload.pace = Pace::FindRate { p99, arrival: Arrival::Poisson };
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 15 * 130);
+        strategy.settings = Settings::None { io: Io::Mapped };
+        workload.pace = Pace::Closed;
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 130);
+    }
+}
