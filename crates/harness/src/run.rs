@@ -34,7 +34,7 @@ use crate::results::{
     Manifest, MeasuredDisk, Origin, Outcome,
 };
 use crate::search;
-use crate::sysctl::{self, DirtySettings, Guard, Leftover, Roots};
+use crate::sysctl::{self, DeviceLimits, DeviceNumber, DirtySettings, Guard, Leftover, Roots};
 use crate::vmstat;
 
 /// What to run and where.
@@ -250,6 +250,9 @@ fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manif
     }
 }
 
+/// What a disk's device may have of the dirty limit.
+type Limited = Option<(DeviceNumber, DeviceLimits)>;
+
 struct Running<'a> {
     order: &'a Order,
     output: Output,
@@ -286,23 +289,25 @@ impl Running<'_> {
         if let Some(outcome) = self.canary(number, FIRST_CANARY)? {
             return Ok(Some(outcome));
         }
-        let mut in_force: Option<(usize, Check)> = None;
+        let mut in_force: Option<((usize, Limited), Check)> = None;
         for (position, item) in (0..).zip(plan::block(sweep, number)) {
             // The first block alone may take longer than everything was to take.
             if now() > self.deadline {
                 return Ok(Some(Outcome::Trimmed));
             }
-            if self.benches[item.disk].is_none() || self.has(number, position) {
+            let Some(bench) = &self.benches[item.disk] else { continue };
+            if self.has(number, position) {
                 continue;
             }
+            let asked = (item.sysctl, bench.device);
             let applied = match in_force.take() {
-                Some((of, check)) if of == item.sysctl => check,
-                _ => self.apply(item.sysctl)?,
+                Some((of, check)) if of == asked => check,
+                _ => self.apply(&item)?,
             };
             if let Some(outcome) = self.cell(number, position, item, &applied)? {
                 return Ok(Some(outcome));
             }
-            in_force = Some((item.sysctl, applied));
+            in_force = Some((asked, applied));
         }
         self.guard.apply(&DirtySettings::default(), &[])?;
         if let Some(outcome) = self.canary(number, LAST_CANARY)? {
@@ -323,16 +328,28 @@ impl Running<'_> {
         self.cells.iter().any(|cell| (cell.block, cell.position) == (block, position))
     }
 
-    /// Brings kernel settings into force, and says whether they are.
-    fn apply(&mut self, index: usize) -> Result<Check> {
-        let of = &self.order.sweep.sysctls[index];
+    /// Brings kernel settings into force, those of the disk's device too, and says whether they
+    /// are.
+    fn apply(&mut self, item: &Item<'_>) -> Result<Check> {
+        let of = &self.order.sweep.sysctls[item.sysctl];
+        let limited = self.benches[item.disk].as_ref().filter(|bench| bench.device.is_some());
+        let devices = limited.and_then(|bench| bench.device);
+        let is_nothing = of.changes_nothing() && devices.is_none();
         // Where the settings cannot even be read, nothing can be said of nothing being changed.
-        let is_unknown = of.changes_nothing() && self.guard.found().is_none();
-        let applied = if is_unknown { None } else { Some(self.guard.apply(&of.settings, &[])?) };
+        let is_unknown = is_nothing && self.guard.found().is_none();
+        let applied = if is_unknown {
+            None
+        } else {
+            Some(self.guard.apply(&of.settings, devices.as_slice())?)
+        };
         let check = sysctl_check(of, applied.as_ref());
-        if let Some(applied) = applied.filter(|_| !of.changes_nothing()) {
-            self.manifest.sysctls.retain(|earlier| earlier.name != of.name);
-            self.manifest.sysctls.push(AppliedSysctls { name: of.name.clone(), applied });
+        if let Some(applied) = applied.filter(|_| !is_nothing) {
+            let name = match limited {
+                Some(bench) => format!("{} on {}", of.name, bench.name),
+                None => of.name.clone(),
+            };
+            self.manifest.sysctls.retain(|earlier| earlier.name != name);
+            self.manifest.sysctls.push(AppliedSysctls { name, applied });
             self.output.write_json("manifest.json", &self.manifest)?;
         }
         Ok(check)

@@ -98,7 +98,11 @@ impl Guard {
     ///
     /// If settings of an earlier profile could not be put back: then it is not known what is in
     /// force, and the restore file stays. If [`restore_now`] was called: the program is to end.
-    pub fn apply(&mut self, asked: &DirtySettings, devices: &[DeviceLimits]) -> Result<Applied> {
+    pub fn apply(
+        &mut self,
+        asked: &DirtySettings,
+        devices: &[(DeviceNumber, DeviceLimits)],
+    ) -> Result<Applied> {
         locked(&self.held).apply(asked, devices)
     }
 
@@ -312,7 +316,11 @@ struct Held {
 }
 
 impl Held {
-    fn apply(&mut self, asked: &DirtySettings, devices: &[DeviceLimits]) -> Result<Applied> {
+    fn apply(
+        &mut self,
+        asked: &DirtySettings,
+        devices: &[(DeviceNumber, DeviceLimits)],
+    ) -> Result<Applied> {
         if self.is_over {
             bail!("the kernel's settings were put back, because the program is to end");
         }
@@ -341,7 +349,7 @@ impl Held {
     fn prepare(
         &mut self,
         asked: &DirtySettings,
-        devices: &[DeviceLimits],
+        devices: &[(DeviceNumber, DeviceLimits)],
     ) -> Result<Option<DirtySettings>> {
         if let Some(obstacle) = &self.obstacle {
             bail!("{obstacle}");
@@ -359,9 +367,9 @@ impl Held {
             bail!("{reason}");
         }
         let mut known = self.devices.clone();
-        for limits in devices {
-            if let Entry::Vacant(entry) = known.entry(limits.device) {
-                entry.insert(self.roots.device(limits.device)?);
+        for (device, _) in devices {
+            if let Entry::Vacant(entry) = known.entry(*device) {
+                entry.insert(self.roots.device(*device)?);
             }
         }
         let record = Record::new(baseline, known.clone())?;
@@ -370,7 +378,11 @@ impl Held {
         Ok(Some(target))
     }
 
-    fn enforce(&mut self, target: &DirtySettings, devices: &[DeviceLimits]) -> Result<()> {
+    fn enforce(
+        &mut self,
+        target: &DirtySettings,
+        devices: &[(DeviceNumber, DeviceLimits)],
+    ) -> Result<()> {
         for (key, value) in target.iter() {
             self.roots.put(key, value)?;
         }
@@ -380,13 +392,13 @@ impl Held {
                 bail!("{failed}");
             }
         }
-        devices.iter().try_for_each(|limits| self.roots.limit_device(limits))?;
+        devices.iter().try_for_each(|(device, limits)| self.roots.limit_device(*device, limits))?;
         let report = self.report(&DirtySettings::default(), devices);
         report.reason.map_or(Ok(()), |reason| Err(anyhow!("{reason}")))
     }
 
     /// What was asked for against what the kernel says.
-    fn report(&self, asked: &DirtySettings, devices: &[DeviceLimits]) -> Applied {
+    fn report(&self, asked: &DirtySettings, devices: &[(DeviceNumber, DeviceLimits)]) -> Applied {
         let mut values = Vec::new();
         let mut reason = None;
         let mut add = |key: String, asked: u64, found: Option<u64>, is_taken: bool| {
@@ -400,10 +412,9 @@ impl Held {
             let found = self.roots.value(key);
             add(format!("vm.{key}"), value, found, found == Some(value));
         }
-        for limits in devices {
-            let device = limits.device;
+        for (device, limits) in devices {
             for (name, value) in limits.asked() {
-                let found = self.roots.device_value(device, name);
+                let found = self.roots.device_value(*device, name);
                 let is_taken = found.is_some_and(|found| device::is_taken(name, value, found));
                 add(format!("bdi/{device}/{name}"), value, found, is_taken);
             }

@@ -232,7 +232,7 @@ fn too_little_time_leaves_loads_out_and_says_so() {
 
 fn simulated(name: &str) -> Disk {
     let spec = DiskSpec::Simulated { disk_type: DiskType::ALL[0] };
-    Disk { name: name.to_owned(), spec }
+    Disk { name: name.to_owned(), spec, ..Disk::host() }
 }
 
 #[test]
@@ -256,7 +256,8 @@ fn a_disk_that_is_not_there_is_left_out_and_the_others_are_measured() {
 fn a_made_disk_without_room_for_the_run_is_left_out_and_says_what_it_lacks() {
     let place = Place::new();
     let mut order = place.order();
-    let small = Disk { name: "small".to_owned(), spec: DiskSpec::Tmpfs { bytes: 64 << 20 } };
+    let spec = DiskSpec::Tmpfs { bytes: 64 << 20 };
+    let small = Disk { name: "small".to_owned(), spec, ..Disk::host() };
     order.sweep.disks = vec![small, Disk::host()];
     let plan = plan(&order, &AtomicBool::new(false)).unwrap();
     let [left] = &plan.left_out[..] else { panic!("{:?}", plan.left_out) };

@@ -9,6 +9,7 @@ use super::scalar::{self, quoted};
 use super::steps::{Keys, Reader, SWITCH, Told};
 use super::yaml::{Entries, Shape, Text};
 use super::{Disk, DiskSpec};
+use crate::sysctl::{DeviceLimits, Share};
 
 impl Reader {
     /// The disks by name, those with errors as `None`.
@@ -35,6 +36,7 @@ impl Reader {
         beside: &[&str],
     ) -> Option<Disk> {
         let (at, keys) = (shape.referenced, Keys { path, entries: &shape.value.0, beside });
+        let limits = self.limits(&keys);
         let spec = match self.kind(at, &keys, &KINDS)? {
             "emulated" => self.emulated(at, &keys),
             "loop" => self.image(&keys),
@@ -51,7 +53,56 @@ impl Reader {
                 path.ok().zip(plp).map(|(path, plp)| DiskSpec::Host { path, plp })
             }
         };
-        Some(Disk { name: name.to_owned(), spec: spec? })
+        let spec = spec?;
+        if let DiskSpec::Emulated { file_system, .. } | DiskSpec::Loop { file_system, .. } = &spec
+            && *file_system == FsKind::Btrfs
+            && let Some(at) = LIMITS.into_iter().find_map(|key| keys.place(key))
+        {
+            // Its dirty pages are counted to a device of its own, which has no number here.
+            self.error(at, format!("{}: btrfs has no limits of a device", keys.path));
+            return None;
+        }
+        Some(Disk { name: name.to_owned(), spec, limits: limits? })
+    }
+
+    /// What it may have of the machine's dirty limit.
+    fn limits(&mut self, keys: &Keys<'_>) -> Option<DeviceLimits> {
+        let [max, min] = [("max_bytes", "max_ratio"), ("min_bytes", "min_ratio")]
+            .map(|(bytes, percent)| self.share(keys, bytes, percent));
+        let strict = keys.get("strict_limit").map(|text| {
+            self.chosen(&format!("{}.strict_limit", keys.path), text, &SWITCH).ok_or(Told)
+        });
+        let limits =
+            DeviceLimits { max: max.ok()?, min: min.ok()?, strict: strict.transpose().ok()? };
+        if let (Some(Share::Percent(max)), Some(Share::Percent(min))) = (limits.max, limits.min)
+            && max < min
+            && let Some(at) = keys.place("min_ratio")
+        {
+            let path = &keys.path;
+            self.error(at, format!("{path}.min_ratio: {min} is more than max_ratio, {max}"));
+            return None;
+        }
+        Some(limits)
+    }
+
+    /// A share in one of two units; `None` if there is neither.
+    fn share(
+        &mut self,
+        keys: &Keys<'_>,
+        bytes: &str,
+        percent: &str,
+    ) -> Result<Option<Share>, Told> {
+        if let (Some(_), Some(at)) = (keys.get(bytes), keys.place(percent)) {
+            self.error(at, format!("{}: {bytes} and {percent} exclude each other", keys.path));
+            return Err(Told);
+        }
+        let in_bytes = keys.get(bytes).map(|_| {
+            self.size(keys, bytes, LEAST_SHARE_BYTES..=MOST_BYTES, 0).map(Share::Bytes).ok_or(Told)
+        });
+        let in_percent = keys
+            .get(percent)
+            .map(|_| self.integer(keys, percent, 1..=100, 0_u64).map(Share::Percent).ok_or(Told));
+        in_bytes.or(in_percent).transpose()
     }
 
     fn emulated(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskSpec> {
@@ -149,11 +200,42 @@ fn mount_options(text: &str) -> Result<String, String> {
 /// The kinds of disks and the keys that each takes.
 const KINDS: [(&str, &[&str]); 5] = [
     ("host", &["kind", "path", "plp"]),
-    ("loop", &["kind", "file_system", "size", "mount_options", "backing"]),
+    (
+        "loop",
+        &[
+            "kind",
+            "file_system",
+            "size",
+            "mount_options",
+            "backing",
+            "max_bytes",
+            "max_ratio",
+            "min_bytes",
+            "min_ratio",
+            "strict_limit",
+        ],
+    ),
     ("tmpfs", &["kind", "size"]),
-    ("emulated", &["kind", "type", "file_system", "size", "mount_options"]),
+    (
+        "emulated",
+        &[
+            "kind",
+            "type",
+            "file_system",
+            "size",
+            "mount_options",
+            "max_bytes",
+            "max_ratio",
+            "min_bytes",
+            "min_ratio",
+            "strict_limit",
+        ],
+    ),
     ("simulated", &["kind", "type"]),
 ];
+
+/// The keys of [`DeviceLimits`].
+const LIMITS: [&str; 5] = ["max_bytes", "max_ratio", "min_bytes", "min_ratio", "strict_limit"];
 
 const FILE_SYSTEMS: [(&str, FsKind); 3] =
     [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
@@ -164,3 +246,5 @@ const UNWRITABLE: [&str; 2] = ["ro", "norecovery"];
 const LEAST_BYTES: u64 = 64 << 20;
 const DEFAULT_BYTES: u64 = 2 << 30;
 const MOST_BYTES: u64 = 1 << 40;
+/// A rule of ours: the kernel keeps bytes as millionths of its limit, which below are too few.
+const LEAST_SHARE_BYTES: u64 = 1 << 20;

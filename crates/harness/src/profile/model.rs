@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::disks::DiskSpec;
 use crate::results::{Arrival, Kind};
-use crate::sysctl::DirtySettings;
+use crate::sysctl::{DeviceLimits, DirtySettings};
 
 use super::Finding;
 
@@ -58,13 +58,16 @@ pub struct Disk {
     pub name: String,
     /// What it is.
     pub spec: DiskSpec,
+    /// What it may have of the machine's dirty limit, if it is made for the run and is a device.
+    pub limits: DeviceLimits,
 }
 
 impl Disk {
     /// The disk of a matrix that names none: the directory that the command was given.
     pub fn host() -> Self {
         let name = Self::HOST.to_owned();
-        Self { name, spec: DiskSpec::Host { path: None, plp: false } }
+        let spec = DiskSpec::Host { path: None, plp: false };
+        Self { name, spec, limits: DeviceLimits::default() }
     }
 
     /// The name of [`Self::host`].

@@ -1,6 +1,8 @@
 //! A disk of the sweep with everything that its cells need: made once, and taken away at the end.
 
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
@@ -16,6 +18,7 @@ use crate::raw;
 use crate::results::{Check, DiskInfo, Environment, Level, MeasuredDisk};
 use crate::search;
 use crate::strategy;
+use crate::sysctl::{DeviceLimits, DeviceNumber};
 use crate::workdir::{self, Workdir};
 
 /// A disk that is there.
@@ -27,6 +30,8 @@ pub(super) struct Bench {
     /// What is to be said with every cell.
     pub(super) checks: Vec<Check>,
     pub(super) limits: Limits,
+    /// What the disk's device may have of the dirty limit, if the profile says so.
+    pub(super) device: Option<(DeviceNumber, DeviceLimits)>,
     /// Where cells make their logs; removed before the disk is.
     workdir: Workdir,
     disk: Disk,
@@ -72,7 +77,13 @@ impl Bench {
             workdir.close().and(disk.remove())?;
             return Ok(Err(short.into()));
         };
-        Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, workdir, disk }))
+        let device = if of.limits.is_empty() {
+            None
+        } else {
+            let number = DeviceNumber::from_dev(fs::metadata(disk.directory())?.dev());
+            Some((number, of.limits))
+        };
+        Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, device, workdir, disk }))
     }
 
     pub(super) fn directory(&self) -> &Path {

@@ -6,13 +6,22 @@ use crate::profile::Sysctls;
 use crate::results::{Cell, Check, Level};
 use crate::sysctl::{Applied, Guard, Status as InForce};
 
-/// Whether a cell runs under the settings that its name says.
+/// Whether a cell runs under the settings that its name says, and its disk's device under those of
+/// its own.
 pub(super) fn sysctl_check(of: &Sysctls, applied: Option<&Applied>) -> Check {
     let reason = applied
         .filter(|applied| applied.status == InForce::NotApplied)
         .map(|applied| applied.reason.clone().unwrap_or_default());
+    let found = applied.iter().flat_map(|applied| &applied.values);
+    let of_device: Vec<String> = found
+        .filter(|found| found.key.starts_with("bdi/"))
+        .map(|found| format!("{} {}", found.key, found.asked))
+        .collect();
     let value = match &reason {
         Some(reason) => format!("{}: not applied: {reason}", of.name),
+        None if !of_device.is_empty() => {
+            format!("{}: applied, as read back, with {}", of.name, of_device.join(", "))
+        }
         None if of.changes_nothing() => format!("{}: nothing was changed", of.name),
         None => format!("{}: applied, as read back", of.name),
     };

@@ -88,6 +88,8 @@ impl Prepared {
         let of_canaries = canary.saturating_mul(u64::from(canaries));
         let total = written.fold(of_canaries, u64::saturating_add);
         let changed = sweep.sysctls.iter().filter(|of| !of.changes_nothing());
+        let limited = self.benches.iter().flatten().filter(|bench| bench.device.is_some());
+        let limited = limited.map(|bench| format!("limits of disk {}", bench.name));
         Plan {
             path: None,
             cells: per_block.saturating_mul(sweep.blocks),
@@ -101,7 +103,7 @@ impl Prepared {
             disks: self.environment.disks.clone(),
             environment: self.environment.clone(),
             probe: first.probe,
-            sysctls: changed.map(|of| of.name.clone()).collect(),
+            sysctls: changed.map(|of| of.name.clone()).chain(limited).collect(),
             leftover: Leftover::None,
         }
     }

@@ -1,15 +1,16 @@
 //! Sweeps over changed kernel settings, in files that behave as the kernel's: what is in force
 //! during each cell, what is said of it, and that all is put back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use harness::profile::Sweep;
+use harness::profile::{Disk, Sweep};
 use harness::results::{Cell, Check, Level, Outcome, Status};
 use harness::run::{Finished, NOT_APPLIED, Order, Plan, Watch, run_any_build};
-use harness::sysctl::Status as InForce;
+use harness::sysctl::{DeviceLimits, DeviceNumber, Share, Status as InForce};
 
 use super::Place;
 
@@ -151,6 +152,69 @@ fn cells_under_settings_that_are_refused_are_invalid_and_say_why() {
         assert_eq!(taken.map(|taken| &*taken.name).collect::<Vec<_>>(), [of]);
         assert_put_back(&place);
     }
+}
+
+/// The limits of the device that `place` is on, as files that behave as the kernel's.
+fn limits_of_its_device(place: &Place) -> PathBuf {
+    let dev = fs::metadata(place.disk.path()).unwrap().dev();
+    let number = DeviceNumber::from_dev(dev).to_string();
+    let limits = place.kernel.path().join("bdi").join(number);
+    fs::create_dir_all(&limits).unwrap();
+    for (name, value) in [("max_ratio", "100"), ("min_ratio", "0"), ("strict_limit", "0")] {
+        fs::write(limits.join(name), value).unwrap();
+    }
+    limits
+}
+
+#[test]
+fn a_disk_with_limits_has_them_in_its_cells_alone() {
+    struct Limits(PathBuf, BTreeMap<String, [String; 3]>);
+    impl Limits {
+        fn now(&self) -> [String; 3] {
+            ["max_ratio", "min_ratio", "strict_limit"]
+                .map(|name| fs::read_to_string(self.0.join(name)).unwrap().trim().to_owned())
+        }
+    }
+    impl Watch for Limits {
+        fn planned(&mut self, plan: &Plan) {
+            assert_eq!(plan.sysctls, ["percent", "sizes", "limits of disk limited"]);
+        }
+        fn started(&mut self, _block: u32, cell: &str) {
+            self.1.insert(cell.to_owned(), self.now());
+        }
+        fn finished(&mut self, _cell: &Cell, _done: u32, _planned: u32) {}
+    }
+    let place = Place::new();
+    let mut order =
+        Order { sweep: Sweep::parse("settings.yaml", PROFILE).unwrap(), ..place.order() };
+    // As if this directory's disk had been made: no profile can say that.
+    let limits = DeviceLimits {
+        max: Some(Share::Percent(10)),
+        min: Some(Share::Percent(5)),
+        strict: Some(true),
+    };
+    let limited = Disk { name: "limited".to_owned(), limits, ..Disk::host() };
+    order.sweep.disks = vec![Disk::host(), limited];
+    let mut watch = Limits(limits_of_its_device(&place), BTreeMap::new());
+    let finished = run_any_build(&order, &AtomicBool::new(false), &mut watch).unwrap();
+    assert!(finished.error.is_none(), "{:?}", finished.error);
+    let is_limited = |cell: &str| cell.starts_with("limited/");
+    let seen: Vec<_> = watch.1.iter().map(|(cell, now)| (is_limited(cell), now.clone())).collect();
+    assert_eq!(seen.iter().filter(|(limited, _)| *limited).count(), 4);
+    for (limited, now) in seen {
+        assert_eq!(now, if limited { ["10", "5", "1"] } else { ["100", "0", "0"] });
+    }
+    assert_eq!(watch.now(), ["100", "0", "0"], "and put back");
+    for cell in &finished.cells {
+        let value = &check(cell, NOT_APPLIED).value;
+        let words = "/max_ratio 10, bdi/";
+        assert_eq!(value.contains(words), is_limited(&cell.cell), "{}: {value}", cell.cell);
+        assert_eq!(check(cell, "sysctl_unchanged").level, Level::Pass);
+    }
+    let applied: BTreeSet<_> = finished.manifest.sysctls.iter().map(|of| &*of.name).collect();
+    let expect = ["percent", "percent on limited", "sizes", "sizes on limited"];
+    assert_eq!(applied, BTreeSet::from(expect));
+    assert_put_back(&place);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crashlab::block::{DiskType, FsKind};
 
 use super::*;
-use crate::sysctl::Key;
+use crate::sysctl::{self, DeviceLimits, Key};
 
 /// The sweep of [`GOOD`] with a workload, a disk or a kernel setting called `x` written as `{...}`.
 fn with(family: &str, written: &str) -> Result<Sweep, ProfileErrors> {
@@ -196,6 +196,44 @@ fn a_disk_has_its_kinds_keys_and_their_defaults() {
     assert_eq!(disk("{kind: simulated, type: sata-plp}"), DiskSpec::Simulated { disk_type });
     let none = Sweep::parse("p.yaml", GOOD).unwrap();
     assert_eq!((none.disks, none.sysctls), (vec![Disk::host()], vec![Sysctls::as_found()]));
+}
+
+#[test]
+fn a_made_disk_may_have_limits_of_its_own() {
+    let limits = |written: &str| {
+        let sweep = with("disks", written).unwrap();
+        sweep.disks[0].limits
+    };
+    assert!(limits("{kind: loop}").is_empty());
+    let found = limits("{kind: loop, max_bytes: 64MiB, min_ratio: 1, strict_limit: true}");
+    let (max, min) = (Some(sysctl::Share::Bytes(64 << 20)), Some(sysctl::Share::Percent(1)));
+    assert_eq!(found, DeviceLimits { max, min, strict: Some(true) });
+    let found = limits("{kind: emulated, type: sata-plp, max_ratio: 5, min_bytes: 1MiB}");
+    let (max, min) = (Some(sysctl::Share::Percent(5)), Some(sysctl::Share::Bytes(1 << 20)));
+    assert_eq!(found, DeviceLimits { max, min, strict: None });
+    let check = |written: &str, expect: &[&str]| check_refused("disks", written, expect);
+    check("{kind: host, max_ratio: 5}", &["disks.x: max_ratio has no meaning for host"]);
+    check("{kind: tmpfs, strict_limit: true}", &["disks.x: strict_limit has no meaning for tmpfs"]);
+    check(
+        "{kind: loop, max_ratio: 5, max_bytes: 1GiB}",
+        &["disks.x: max_bytes and max_ratio exclude each other"],
+    );
+    check(
+        "{kind: loop, max_ratio: 5, min_ratio: 6}",
+        &["disks.x.min_ratio: 6 is more than max_ratio, 5"],
+    );
+    check(
+        "{kind: loop, file_system: btrfs, max_ratio: 5}",
+        &["disks.x: btrfs has no limits of a device"],
+    );
+    check(
+        "{kind: loop, max_ratio: 0, min_bytes: 1KiB, strict_limit: yes}",
+        &[
+            "disks.x.max_ratio: 0 is out of range (1 to 100)",
+            "disks.x.min_bytes: 1KiB is out of range (1048576 to 1099511627776 bytes)",
+            "disks.x.strict_limit: `yes` is not a choice (have: true, false)",
+        ],
+    );
 }
 
 #[test]
