@@ -23,8 +23,9 @@ use crate::{exit, powercut, progress, say, signals};
 /// on fresh logs in the directory's file system, several times in random order. Prints a table on
 /// stdout and leaves records, charts and a report in results/. Ctrl-C keeps what was measured.
 ///
-/// Sweeps may also vary disks and the kernel's vm.dirty_* settings, which are put back in any case:
-/// at the end, at a signal, and after a kill by the next start or `cargo xtask restore`.
+/// Sweeps may also vary disks and the kernel's vm.dirty_* settings, and limit a disk that they
+/// make; what they set is put back in any case: at the end, at a signal, and after a kill by the
+/// next start or `cargo xtask restore`.
 ///
 /// Exit codes: 0 ok, 1 wrong command, profile or directory, 2 invalid figures or not one whole
 /// block of them, 3 kernel settings of the sweep could not be applied (its cells say so), 130
@@ -250,7 +251,9 @@ mod tests {
         };
         assert!(cells.iter().all(applied));
         // What a short cell in a debug build is besides does not matter here.
-        cells.iter_mut().for_each(|cell| cell.status = Status::Valid);
+        for cell in &mut cells {
+            cell.status = Status::Valid;
+        }
         assert_eq!(exit_code(&manifest, &cells), 0);
         manifest.cells_done = 1;
         assert_eq!(exit_code(&manifest, &cells), 2, "less than a block");

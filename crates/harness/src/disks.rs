@@ -206,7 +206,8 @@ impl Disk {
     /// Makes the disk, with a directory of its own below `given` to mount on. `server` is the
     /// program that serves emulated disks.
     ///
-    /// With all kinds that [are made](DiskSpec::is_made) the calling thread has mounts of its own from then on.
+    /// With all kinds that [are made](DiskSpec::is_made) the calling thread has mounts of its own
+    /// from then on.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use crashlab::block::DiskType;
 use harness::output::{read_cells, read_manifest};
 use harness::profile::{Disk, DiskSpec, Sweep, Sysctls};
 use harness::results::{Cell, Outcome};
-use harness::run::{Finished, Order, Plan, Watch, plan, run_any_build};
+use harness::run::{CANARY, Finished, Order, Plan, Watch, plan, run_any_build};
 use harness::sysctl::{Busy, Guard, Roots};
 use tempfile::TempDir;
 
@@ -127,7 +127,10 @@ fn an_interrupted_run_is_gone_on_with_and_has_every_cell_once() {
     assert_eq!(places(&after.cells), places(&whole.cells), "those of a run in one go");
     assert_eq!(after.manifest.started_at_ms, before.manifest.started_at_ms);
     assert_eq!((after.manifest.cells_done, after.manifest.cells_planned), (7, 7));
-    assert_eq!(after.manifest.noise.len(), 1, "the canaries of both parts are compared");
+    // On a busy machine one may have no acknowledgement in its time, and no rate to compare.
+    let mut canaries = after.cells.iter().filter(|cell| cell.strategy == CANARY);
+    let compared = usize::from(canaries.all(|cell| cell.acked_per_s > 0.0));
+    assert_eq!(after.manifest.noise.len(), compared, "the canaries of both parts are compared");
     assert_eq!(fs::read_dir(place.results.path()).unwrap().count(), 2, "and the link to it");
     let refused = run(&order, u32::MAX).unwrap_err().to_string();
     assert!(refused.contains("is complete: all its 7 cells are measured"), "{refused}");
