@@ -1,6 +1,7 @@
 //! The kernel's limits on the dirty pages of one device: `/sys/class/bdi/MAJOR:MINOR`.
 //!
-//! For a disk of our own alone: it does not last, so whatever it is told harms nobody else.
+//! For a disk of our own alone, so whatever it is told harms nobody else. A loop device keeps its
+//! limits when its disk is gone: they are put back like all others.
 
 use std::fmt;
 use std::str::FromStr;
