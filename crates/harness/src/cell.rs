@@ -36,6 +36,8 @@ pub struct Setting<'a> {
     pub emulated: bool,
     /// Whether the device may have a volatile write cache.
     pub volatile_cache: bool,
+    /// Whether the device can force a write through that cache (FUA).
+    pub has_fua: bool,
     /// How long producers run before anything counts.
     pub warmup: Duration,
     /// How long is measured.
@@ -100,13 +102,12 @@ pub fn measure(
     let strategy = &Strategy { settings, ..strategy.clone() };
     let log = strategy::open(&root, &settings, setting.segment_bytes, observer)
         .with_context(|| format!("strategy {}", strategy.name))?;
-    let has_interval = strategy::interval(&settings).is_some();
     let bodies = Bodies::mixed(setting.seed, &workload.message_bytes)?;
     let load = Load::new(shape(setting, place, &settings, workload)?, bodies);
     let (window, produced, read) = thread::scope(|scope| {
         let reading = reader.as_ref().map(|reader| scope.spawn(|| reader.run()));
         let producers = load.start(scope, &log);
-        let window = watch(setting, &load, &log, &recorder, has_interval);
+        let window = watch(setting, &load, &log, &recorder, &settings);
         load.stop(window.as_ref().map_or_else(now, |window| window.end));
         let produced: Vec<Produced> = producers
             .into_iter()

@@ -17,7 +17,9 @@ use rustix::fs::{major, minor};
 pub use self::details::DiskDetails;
 use self::mounts::Mount;
 pub use self::probe::{Probe, probe};
-use crate::results::DiskInfo;
+use crate::clock::float;
+use crate::environment;
+use crate::results::{DiskInfo, Io};
 
 /// What stands behind `dir`: mount, file system, block device, its queue, its space.
 ///
@@ -54,6 +56,7 @@ pub fn inspect(dir: &Path) -> Result<DiskInfo> {
     if let Some(block) = block {
         block.describe(&mut info);
     }
+    info.emulated |= environment::is_limited(&info);
     Ok(info)
 }
 
@@ -64,6 +67,8 @@ pub struct DiskCounters {
     pub write_bytes: u64,
     /// Flush requests completed; `None` before Linux 5.5, which does not count them.
     pub flush_requests: Option<u64>,
+    /// Milliseconds in which requests were in flight.
+    pub busy_ms: u64,
 }
 
 impl DiskCounters {
@@ -75,7 +80,25 @@ impl DiskCounters {
         let flush_requests = self.flush_requests.zip(earlier.flush_requests);
         Self {
             write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+            // The kernel counts it in 32 bits.
+            busy_ms: self.busy_ms.wrapping_sub(earlier.busy_ms) & u64::from(u32::MAX),
             flush_requests: flush_requests.and_then(|(now, then)| now.checked_sub(then)),
+        }
+    }
+}
+
+impl Io {
+    /// What a device was given in a time, while so many bytes were appended.
+    pub(crate) fn of(device: Option<&DiskCounters>, log_bytes: u64, passed_ns: u64) -> Self {
+        let Some(device) = device else { return Self::default() };
+        let written = float(device.write_bytes);
+        let busy = 1e6 * float(device.busy_ms) / float(passed_ns.max(1));
+        Self {
+            device_write_bytes: Some(device.write_bytes),
+            flush_requests: device.flush_requests,
+            write_amplification: (log_bytes > 0).then(|| written / float(log_bytes)),
+            // It is counted in the kernel's ticks; much more is another device of the same name.
+            busy_pct: (busy < 1.2).then(|| 100.0 * busy.min(1.0)),
         }
     }
 }
@@ -204,6 +227,7 @@ fn counters_in(text: &str, device: &str, whole: &str) -> Option<DiskCounters> {
     Some(DiskCounters {
         write_bytes: field(device, SECTORS_WRITTEN)?.saturating_mul(SECTOR_BYTES),
         flush_requests: field(whole, FLUSHES_COMPLETED),
+        busy_ms: field(whole, MS_DOING_IO).unwrap_or(0),
     })
 }
 
@@ -224,7 +248,7 @@ fn read_word(path: &Path) -> Option<String> {
 }
 
 /// The entry in brackets of a list such as `[mq-deadline] kyber none`; the list if none is.
-fn chosen(list: &str) -> String {
+pub(crate) fn chosen(list: &str) -> String {
     let bracketed = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(list, |(inner, _)| inner).to_owned()
 }
@@ -244,6 +268,7 @@ const DISKSTATS: &str = "/proc/diskstats";
 
 /// Places in a line of `/proc/diskstats`, counted from 0 (Documentation/admin-guide/iostats.rst).
 const SECTORS_WRITTEN: usize = 9;
+const MS_DOING_IO: usize = 12;
 const FLUSHES_COMPLETED: usize = 18;
 /// A sector there, whatever the device's own sectors are.
 const SECTOR_BYTES: u64 = 512;
@@ -390,6 +415,7 @@ mod tests {
         fn check(device: &str, whole: &str, expect: Option<(u64, Option<u64>)>) {
             let found = counters_in(DISKSTATS_TEXT, device, whole);
             assert_eq!(found.map(|found| (found.write_bytes, found.flush_requests)), expect);
+            assert!(found.is_none_or(|found| found.busy_ms == 11_120), "the disk's, not 3");
         }
         check("vda", "vda", Some((3_153_896 * 512, Some(2983))));
         check("vda1", "vda", Some((4000 * 512, Some(2983))));
@@ -401,8 +427,9 @@ mod tests {
     fn a_difference_never_runs_back() {
         #[track_caller]
         fn check(now: (u64, Option<u64>), then: (u64, Option<u64>), expect: (u64, Option<u64>)) {
-            let [now, then, expect] = [now, then, expect]
-                .map(|(write_bytes, flush_requests)| DiskCounters { write_bytes, flush_requests });
+            let [now, then, expect] = [now, then, expect].map(|(write_bytes, flush_requests)| {
+                DiskCounters { write_bytes, flush_requests, busy_ms: 0 }
+            });
             assert_eq!(now.since(&then), expect);
         }
         check((9, Some(5)), (4, Some(5)), (5, Some(0)));
@@ -410,6 +437,10 @@ mod tests {
         check((9, Some(5)), (4, None), (5, None));
         check((3, Some(9)), (4, Some(5)), (0, Some(4)));
         check((9, Some(1)), (4, Some(5)), (5, None));
+        let busy = |busy_ms| DiskCounters { write_bytes: 0, flush_requests: None, busy_ms };
+        assert_eq!(busy(7).since(&busy(u64::from(u32::MAX))).busy_ms, 8, "32 bits are full soon");
+        let of = |busy_ms| Io::of(Some(&busy(busy_ms)), 0, 1_000_000_000).busy_pct;
+        assert_eq!([700, 1004, 5000].map(of), [Some(70.0), Some(100.0), None]);
     }
 
     #[test]

@@ -3,12 +3,15 @@
 //! [`capture`] reads; [`checks`] judges what was read, by the rules of the method, and reads
 //! nothing. No host name, serial number or user name is kept: a result is made to be shown.
 
+mod details;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
+pub use self::details::{Cgroup, MachineDetails};
 use crate::disk::{self, Probe};
 use crate::results::{Check, DiskInfo, ENV_SCHEMA, Environment, Level};
 
@@ -38,6 +41,7 @@ pub fn capture(dir: &Path) -> Result<Environment> {
         sysctls: sysctls(),
         disk: disk::inspect(dir)?,
         disks: Vec::new(),
+        machine: details::read(Path::new("/")),
     })
 }
 
@@ -56,6 +60,9 @@ pub fn checks(env: &Environment, probe: &Probe, allow_in_memory: bool) -> Vec<Ch
         virtual_machine_check(env.virtual_machine),
         emulated_disk(disk),
         clocksource(env.clocksource.as_deref()),
+        io_limits(disk, &env.machine.cgroup),
+        memory_limit(env),
+        governor(env.machine.governor.as_deref()),
         free_space(disk),
         debug_build(&env.build),
     ]
@@ -128,6 +135,55 @@ fn emulated_disk(disk: &DiskInfo) -> Check {
         device,
         "the device is not a loop, device mapper, md, nbd or zram",
     )
+}
+
+/// A control group's limits on a disk make another disk of it.
+fn io_limits(disk: &DiskInfo, cgroup: &Cgroup) -> Check {
+    let found: Vec<&str> = io_limits_of(disk, cgroup).collect();
+    let level = if found.is_empty() { Level::Pass } else { Level::Label };
+    let value = if found.is_empty() { "none seen".to_owned() } else { found.join("; ") };
+    check("io_limits", level, value, "no control group limits this process on the disk")
+}
+
+/// Whether a control group limits this process on the disk.
+pub(crate) fn is_limited(disk: &DiskInfo) -> bool {
+    io_limits_of(disk, &details::read(Path::new("/")).cgroup).next().is_some()
+}
+
+/// Those that concern the disk, by the numbers of its devices; all where these are not known.
+fn io_limits_of<'a>(disk: &'a DiskInfo, cgroup: &'a Cgroup) -> impl Iterator<Item = &'a str> {
+    let number = disk.details.device_number.as_deref();
+    let whole = number.and_then(|number| number.split_once(':')).map(|(major, _)| major);
+    cgroup.io.iter().map(String::as_str).filter(move |line| {
+        // A limit is on the whole disk, whose partitions have other minor numbers.
+        let major = line.split_once(':').map(|(major, _)| major);
+        whole.is_none_or(|whole| major == Some(whole))
+    })
+}
+
+/// In version 2 the dirty limits follow the group's memory, whatever the machine's settings are.
+fn memory_limit(env: &Environment) -> Check {
+    let cgroup = &env.machine.cgroup;
+    let limited =
+        cgroup.memory_bytes.filter(|limit| env.memory_bytes.is_none_or(|all| *limit < all));
+    let (level, value) = match limited {
+        None => (Level::Pass, "none seen".to_owned()),
+        Some(bytes) => {
+            let is_followed = cgroup.version == Some(2);
+            let level = if is_followed { Level::Warn } else { Level::Label };
+            (level, crate::format::bytes(crate::clock::float(bytes)))
+        }
+    };
+    let rule = "no control group leaves this process less memory than the machine has: its page \
+        cache, and in version 2 its dirty limits, follow that";
+    check("memory_limit", level, value, rule)
+}
+
+fn governor(found: Option<&str>) -> Check {
+    let level =
+        if found.is_none_or(|name| name == "performance") { Level::Pass } else { Level::Warn };
+    let value = found.unwrap_or("none: the clock is not this system's to set").to_owned();
+    check("governor", level, value, "the processors' clock is governed by `performance`")
 }
 
 fn clocksource(found: Option<&str>) -> Check {
@@ -248,15 +304,18 @@ fn cores() -> u32 {
     }
 }
 
-/// Version, optimisation and target of this program.
+/// Version, optimisation, target and compiler of this program; a build script hands the last down.
 fn build() -> String {
     let kind = if cfg!(debug_assertions) { DEBUG } else { "release" };
     let version = env!("CARGO_PKG_VERSION");
     let target = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
-    format!("harness {version}, {kind}, {target}")
+    let [compiler, level, flags] =
+        [env!("HARNESS_RUSTC"), env!("HARNESS_OPT_LEVEL"), env!("HARNESS_RUSTFLAGS")];
+    let flags = if flags.is_empty() { String::new() } else { format!(", {flags}") };
+    format!("harness {version}, {kind}, {target}, {compiler}, opt-level {level}{flags}")
 }
 
-/// The six settings of the kernel's write-back; one that cannot be read is left out.
+/// The settings of the kernel's write-back and of its memory; one that cannot be read is left out.
 fn sysctls() -> BTreeMap<String, String> {
     SYSCTLS
         .iter()
@@ -282,14 +341,18 @@ fn read_needed(path: &str) -> Result<String> {
 /// The word for a build that must not be measured.
 const DEBUG: &str = "debug";
 
-/// All of `vm.dirty_*` that governs when write-back begins and when writers are blocked.
-const SYSCTLS: [&str; 6] = [
+/// All of `vm.dirty_*` that governs when write-back begins and when writers are blocked, and what
+/// governs how much memory there is for it.
+const SYSCTLS: [&str; 9] = [
     "dirty_background_bytes",
     "dirty_background_ratio",
     "dirty_bytes",
     "dirty_expire_centisecs",
     "dirty_ratio",
     "dirty_writeback_centisecs",
+    "min_free_kbytes",
+    "overcommit_memory",
+    "swappiness",
 ];
 
 /// Clocks that a program reads without a system call, steady across processors.
@@ -359,6 +422,7 @@ mod tests {
                 ..DiskInfo::default()
             },
             disks: Vec::new(),
+            machine: MachineDetails::default(),
         }
     }
 
@@ -372,7 +436,7 @@ mod tests {
         let mut env = sound();
         change(&mut env);
         let checks = checks(&env, &probe(sync_ns_p50), allow_in_memory);
-        assert_eq!(checks.len(), 10, "passed or not, each is there");
+        assert_eq!(checks.len(), 13, "passed or not, each is there");
         assert!(checks.iter().all(|check| !check.value.is_empty() && !check.rule.is_empty()));
         let failed = checks.into_iter().filter(|check| check.level != Level::Pass);
         failed.map(|check| (check.code, check.level)).collect()
@@ -392,6 +456,28 @@ mod tests {
 
     #[test]
     fn each_blemish_has_its_level() {
+        check(
+            |env| env.machine.governor = Some("powersave".to_owned()),
+            &[("governor", Level::Warn)],
+        );
+        check(|env| env.machine.governor = Some("performance".to_owned()), &[]);
+        let limit = |version, bytes| {
+            move |env: &mut Environment| {
+                env.machine.cgroup =
+                    Cgroup { version, memory_bytes: Some(bytes), ..Cgroup::default() };
+            }
+        };
+        check(limit(Some(2), 1 << 33), &[("memory_limit", Level::Warn)]);
+        check(limit(Some(1), 1 << 33), &[("memory_limit", Level::Label)]);
+        check(limit(Some(2), 1 << 34), &[]);
+        let io = |line: &'static str| {
+            move |env: &mut Environment| {
+                env.disk.details.device_number = Some("254:1".to_owned());
+                env.machine.cgroup.io = vec![line.to_owned()];
+            }
+        };
+        check(io("254:0 wbps=1"), &[("io_limits", Level::Label)]);
+        check(io("8:0 wbps=1"), &[]);
         check(|env| env.build = build_of(DEBUG), &[("debug_build", Level::Invalid)]);
         check(|env| env.disk.emulated = true, &[("emulated_disk", Level::Label)]);
         check(|env| env.disk.free_bytes = 19, &[("free_space", Level::Warn)]);
@@ -512,7 +598,7 @@ mod tests {
         assert!(env.cores >= 1 && env.host_hash.len() == 8, "{env:?}");
         assert!(!env.kernel.is_empty());
         assert_eq!(debug_build(&env.build).level == Level::Invalid, cfg!(debug_assertions));
-        assert!(env.sysctls.keys().all(|name| name.starts_with("vm.dirty_")));
+        assert!(env.sysctls.keys().all(|name| name.starts_with("vm.")));
         let text = serde_json::to_string(&env).unwrap();
         assert_eq!(serde_json::from_str::<Environment>(&text).unwrap(), env);
     }

@@ -22,7 +22,7 @@ use store_os::{AckError, Log, Queue, Ticket};
 pub use self::bodies::Bodies;
 pub use self::reader::{READ_BYTES, Reader};
 pub use self::schedule::{Offered, Schedule};
-use crate::clock::{now, wall_ms};
+use crate::clock::{nanos, now, wall_ms};
 use crate::distribution::times;
 
 /// How producers send.
@@ -73,7 +73,8 @@ pub struct Produced {
     pub append: Histogram<u64>,
     /// What is measured of an open loop.
     pub open: Option<OpenLoop>,
-    /// Nanoseconds between an acknowledgement and the next append, in the measured phase.
+    /// Nanoseconds between being free to send, by an acknowledgement or by having sent, and the
+    /// next append, in the measured phase.
     pub between_ns: u64,
     /// Nanoseconds that counted messages took outside the measured time: the first before it, the
     /// last beyond it.
@@ -93,8 +94,15 @@ pub struct OpenLoop {
     pub due_to_ack: Histogram<u64>,
     /// From when a message was due to its append.
     pub lag: Histogram<u64>,
+    /// The same, but from when its producer was free to send it too, neither in an append nor with
+    /// a full window: lateness that is the producer's own.
+    pub own_lag: Histogram<u64>,
     /// Messages that were due in the measured time.
     pub due: u64,
+    /// Of these the ones that were due early enough to have been sent by its end …
+    pub judged: u64,
+    /// … and were not.
+    pub unsent: u64,
 }
 
 /// One acknowledged record.
@@ -173,13 +181,14 @@ impl Load {
             schedule: self.schedule(index),
             sent: 0,
             acked: 0,
+            free_at: Nanos::new(0),
             on_their_way: VecDeque::new(),
             produced: nothing,
         };
         let ended = thread.send();
-        let mut produced = thread.produced;
+        let (sent, mut produced) = (thread.sent, thread.produced);
         if let Some(open) = &mut produced.open {
-            open.due = self.due_in_measured_time(index);
+            self.count_due(index, sent, open);
         }
         match ended {
             Ok(()) => produced,
@@ -193,12 +202,28 @@ impl Load {
         offered.as_ref().map(|of| Schedule::new(of, index, *producers, *seed, self.begun))
     }
 
-    fn due_in_measured_time(&self, index: usize) -> u64 {
+    /// What was due in the measured time, and what of it a producer had not sent at its end that
+    /// has sent so many in all: a burst may take until the next one.
+    fn count_due(&self, index: usize, sent: usize, open: &mut OpenLoop) {
         let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
         let end = Nanos::new(self.ends_at.load(Ordering::Relaxed));
-        let Some(mut schedule) = self.schedule(index).filter(|_| start.get() > 0) else { return 0 };
-        let due = std::iter::repeat_with(|| schedule.next_due()).take_while(|due| *due < end);
-        store_core::length_u64(due.filter(|due| start <= *due).count())
+        let Some(mut schedule) = self.schedule(index).filter(|_| start.get() > 0) else { return };
+        let burst = self.shape.offered.and_then(|offered| offered.burst);
+        let grace = burst.map_or(GRACE, |burst| nanos(burst.every));
+        let half = Nanos::new(end.since(start).get() / 2);
+        let judged_until = Nanos::new(end.get() - grace.min(half).get());
+        for number in 0.. {
+            let due = schedule.next_due();
+            if end <= due {
+                return;
+            }
+            if start <= due {
+                open.due += 1;
+                let is_judged = due < judged_until;
+                open.judged += u64::from(is_judged);
+                open.unsent += u64::from(is_judged && sent <= number);
+            }
+        }
     }
 
     /// How much of a message's time lies outside the measured time.
@@ -226,6 +251,8 @@ struct Producer<'a> {
     schedule: Option<Schedule>,
     sent: usize,
     acked: usize,
+    /// When it could send its next message at the earliest.
+    free_at: Nanos,
     on_their_way: VecDeque<OnItsWay>,
     produced: Produced,
 }
@@ -268,6 +295,7 @@ impl<'a> Producer<'a> {
             }
             let message = self.message();
             let begun = now();
+            self.record_lag(due, begun);
             if phase == MEASURE {
                 self.produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
             }
@@ -281,12 +309,14 @@ impl<'a> Producer<'a> {
                 Ok(appended) => appended,
                 Err(AckError::FlushTimedOut) => {
                     self.produced.timeouts += 1;
+                    self.free_at = now();
                     ended = None;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
             let told = now();
+            self.free_at = told;
             self.show_worst(told.since(begun));
             // A message counts if it was under way in the measured time, so that no stall at either
             // end is missed.
@@ -308,17 +338,24 @@ impl<'a> Producer<'a> {
                 && let Some(first) = self.on_their_way.pop_front()
             {
                 self.wait_for(first)?;
+                self.free_at = now();
             }
             let due = self.schedule.as_mut().map(Schedule::next_due);
             if !self.wait_until(due)? {
-                return Ok(());
+                break;
             }
             let begun = now();
+            self.record_lag(due, begun);
+            let was_measured = load.is_in(MEASURE);
+            if was_measured && self.sent > 0 {
+                self.produced.between_ns += begun.since(self.free_at).get();
+            }
             let ticket = self.log.append(&self.queue, &self.message(), Wait::Yes)?;
             let appended = now();
+            self.free_at = appended;
             self.sent += 1;
             self.show_worst(appended.since(begun));
-            if load.is_in(MEASURE) {
+            if was_measured || load.is_in(MEASURE) {
                 self.produced.append.saturating_record(appended.since(begun).get());
             }
             if load.shape.waits_for_flush {
@@ -327,7 +364,20 @@ impl<'a> Producer<'a> {
                 self.told(due, begun, ticket.appended().end(), appended);
             }
         }
+        // What was under way when the measured time ended counts, or a stall at its end was missed.
+        while let Some(last) = self.on_their_way.pop_front() {
+            self.wait_for(last)?;
+        }
         Ok(())
+    }
+
+    fn record_lag(&mut self, due: Option<Nanos>, begun: Nanos) {
+        if let (Some(due), Some(open)) = (due, &mut self.produced.open)
+            && self.load.is_in(MEASURE)
+        {
+            open.lag.saturating_record(begun.since(due).get());
+            open.own_lag.saturating_record(begun.since(due.max(self.free_at)).get());
+        }
     }
 
     /// Waits until a message is due, and takes acknowledgements meanwhile; `false` if the load was
@@ -376,7 +426,9 @@ impl<'a> Producer<'a> {
     }
 
     fn told(&mut self, due: Option<Nanos>, begun: Nanos, end: LogOffset, told: Nanos) {
-        if self.load.is_in(MEASURE) {
+        let phase = self.load.phase.load(Ordering::Acquire);
+        let ends_at = Nanos::new(self.load.ends_at.load(Ordering::Relaxed));
+        if phase == MEASURE || (phase == STOP && begun < ends_at) {
             self.produced.record(due, begun, told);
         }
         self.count(end, told);
@@ -408,7 +460,14 @@ impl Wake for Unpark {
 
 impl Produced {
     fn new(is_open: bool) -> Self {
-        let open = || OpenLoop { due_to_ack: times(), lag: times(), due: 0 };
+        let open = || OpenLoop {
+            due_to_ack: times(),
+            lag: times(),
+            own_lag: times(),
+            due: 0,
+            judged: 0,
+            unsent: 0,
+        };
         Self {
             append_to_ack: times(),
             append: times(),
@@ -430,7 +489,6 @@ impl Produced {
         self.append_to_ack.saturating_record(told.since(begun).get());
         if let (Some(open), Some(due)) = (&mut self.open, due) {
             open.due_to_ack.saturating_record(told.since(due).get());
-            open.lag.saturating_record(begun.since(due).get());
         }
     }
 
@@ -460,6 +518,8 @@ const STOP: u32 = 2;
 /// Queues that producers share, as a topic of a broker has.
 const QUEUES: usize = 8;
 const MAX_SAMPLES: usize = 8192;
+/// What is due so shortly before the end need not be sent by then.
+const GRACE: Nanos = Nanos::from_millis(20);
 /// A producer that waits for what is due looks so often whether the load was stopped.
 const LOOK_UP: Duration = Duration::from_millis(5);
 

@@ -1,11 +1,46 @@
-//! What the machine did meanwhile: processors, faults, pressure, other people's writes.
+//! What the machine did meanwhile: the device, processors, faults, pressure, other people's writes.
 //!
 //! Read from `/proc`, so it needs no rights; what is not there is `None`.
 
+mod others;
+
 use std::fs;
 
+use rustix::time::{ClockId, clock_gettime};
+
+pub use self::others::Others;
 use crate::clock::float;
+use crate::disk::{self, DiskCounters};
 use crate::results::Machine;
+
+/// All that is counted of a device, of this process and of others while something is measured.
+#[derive(Clone, Debug)]
+pub struct Look<'a> {
+    device: Option<&'a str>,
+    others: Option<Others>,
+    counted: Option<DiskCounters>,
+    counters: Counters,
+}
+
+impl<'a> Look<'a> {
+    /// Begins to look, at `device` too, by its name in `/sys`.
+    pub fn begin(device: Option<&'a str>) -> Self {
+        // Looking at every process takes longest, and is no part of what is measured.
+        let others = Others::now();
+        Self { device, others, counted: device.and_then(disk::counters), counters: Counters::now() }
+    }
+
+    /// What was done since, of which so many nanoseconds are gone.
+    pub fn end(&self, passed_ns: u64) -> (Option<DiskCounters>, Machine) {
+        let counted = self.device.and_then(disk::counters);
+        let device = self.counted.zip(counted).map(|(before, after)| after.since(&before));
+        let written = device.as_ref().map(|device| device.write_bytes);
+        let machine = Counters::now().since(&self.counters, passed_ns, written);
+        let others = self.others.as_ref();
+        let others_write_bytes = others.and_then(|before| Some(Others::now()?.since(before)));
+        (device, Machine { others_write_bytes, ..machine })
+    }
+}
 
 /// Counters that only grow, at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -77,8 +112,19 @@ impl Counters {
             foreign_write_bytes: device_bytes
                 .zip(written)
                 .map(|(device, own)| device.saturating_sub(own)),
+            own_write_bytes: written,
+            others_write_bytes: None,
+            sampler_pct: None,
+            generator_pct: None,
         }
     }
+}
+
+/// Processor time that the calling thread has had, in nanoseconds.
+pub fn thread_ns() -> u64 {
+    let had = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(had.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(had.tv_nsec).unwrap_or(0)
 }
 
 /// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; what
@@ -161,6 +207,7 @@ mod tests {
         assert_eq!(found.iowait_pct, Some(10.0));
         assert_eq!(found.io_pressure_pct, Some(25.0));
         assert_eq!(found.foreign_write_bytes, Some(3 << 20));
+        assert_eq!(found.own_write_bytes, Some(2 << 20));
         let nothing = Counters::default().since(&before, 0, None);
         assert_eq!(nothing, Machine::default());
     }

@@ -230,11 +230,11 @@ impl Output {
     pub fn write_cell(&mut self, measured: &Measured) -> Result<()> {
         let cell = &measured.cell;
         for (name, histogram) in &measured.histograms {
-            let file = format!("{}.{}.{name}.hlog", cell.cell.replace('/', "-"), cell.block);
+            let file = format!("{}.{}.{name}.hlog", cell.cell.replace('/', "+"), cell.block);
             self.write_histogram(&file, cell, histogram)?;
         }
         if !measured.series.is_empty() {
-            let file = format!("series/{}.{}.csv", cell.cell.replace('/', "-"), cell.block);
+            let file = format!("series/{}.{}.csv", cell.cell.replace('/', "+"), cell.block);
             self.write_text(&file, &series::csv(&measured.series))?;
         }
         self.cells.append(cell)

@@ -10,9 +10,10 @@ use store_core::Nanos;
 
 use crate::cell::{Measured, Place, Setting};
 use crate::clock::{float, nanos, now, wall_ms};
-use crate::disk;
+use crate::disk::DiskCounters;
 use crate::distribution::{is_saturated, quantiles, quantiles_of, times};
 use crate::load::Bodies;
+use crate::machine::Look;
 use crate::profile::Workload;
 use crate::results::{
     AckPromise, CELL_SCHEMA, Cell, Counts, Dirty, EndedBy, ExposureByModel, Interval, Io, Kind,
@@ -45,7 +46,8 @@ struct Raw {
     end: Nanos,
     operations: hdrhistogram::Histogram<u64>,
     syncs: hdrhistogram::Histogram<u64>,
-    device: Option<disk::DiskCounters>,
+    device: Option<DiskCounters>,
+    machine: Machine,
 }
 
 fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<Raw>> {
@@ -60,19 +62,22 @@ fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<R
     file.sync_all()?;
     let bodies = Bodies::new(setting.seed, usize::try_from(record_bytes)?);
     let (mut operations, mut syncs) = (times(), times());
-    let counters = || setting.device.and_then(disk::counters);
-    let mut before = counters();
-    let mut start = now().after(nanos(setting.warmup));
-    let mut warm = false;
+    let warm = now().after(nanos(setting.warmup));
+    let mut measuring: Option<(Look<'_>, Nanos)> = None;
     let mut place = 0;
     for index in 0.. {
         let begun = now();
-        if !warm && start <= begun {
-            (warm, start, before) = (true, begun, counters());
-        }
-        if warm && start.after(nanos(setting.measure)) <= begun {
-            let device = before.zip(counters()).map(|(before, after)| after.since(&before));
-            return Ok(Some(Raw { start, end: begun, operations, syncs, device }));
+        match &measuring {
+            Some((look, start)) if start.after(nanos(setting.measure)) <= begun => {
+                let (device, machine) = look.end(begun.since(*start).get());
+                let start = *start;
+                return Ok(Some(Raw { start, end: begun, operations, syncs, device, machine }));
+            }
+            None if warm <= begun => {
+                measuring = Some((Look::begin(setting.device), now()));
+                continue;
+            }
+            Some(_) | None => {}
         }
         if setting.interrupted.load(Ordering::Relaxed) {
             return Ok(None);
@@ -85,7 +90,7 @@ fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<R
         let written = now();
         file.sync_data()?;
         let done = now();
-        if warm {
+        if measuring.is_some() {
             operations.saturating_record(done.since(begun).get());
             syncs.saturating_record(done.since(written).get());
         }
@@ -105,7 +110,6 @@ impl Raw {
         let count = self.operations.len();
         let measured_ns = self.end.since(self.start).get();
         let per_s = float(count) / (float(measured_ns) / 1e9);
-        let written = self.device.as_ref().map(|device| device.write_bytes);
         let one = quantiles_of([1]);
         let mut cell = Cell {
             schema: CELL_SCHEMA.to_owned(),
@@ -142,17 +146,11 @@ impl Raw {
             exposure: ExposureByModel::default(),
             ack_to_durable_ns: Quantiles::default(),
             interval: Interval::default(),
-            io: Io {
-                device_write_bytes: written,
-                flush_requests: self.device.as_ref().and_then(|device| device.flush_requests),
-                write_amplification: written
-                    .filter(|_| count > 0)
-                    .map(|written| float(written) / (float(count) * float(record_bytes))),
-            },
+            io: Io::of(self.device.as_ref(), count * record_bytes, measured_ns),
             dirty: Dirty::default(),
             throttled_pct: None,
             stalls: Vec::new(),
-            machine: Machine::default(),
+            machine: self.machine,
             little: Little::default(),
             validity: Vec::new(),
             status: Status::Valid,

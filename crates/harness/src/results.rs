@@ -3,7 +3,11 @@
 //! Field names carry the unit. `null` means "not known here" and is never the same as 0. The schema
 //! is `name/major.minor`: readers ignore fields they do not know and refuse another major version.
 
+mod environment;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::environment::{DiskInfo, Environment};
 
 /// The schema of [`Cell`].
 pub const CELL_SCHEMA: &str = "flushmark.cell/1.1";
@@ -126,11 +130,21 @@ pub struct OpenLoop {
     pub arrival: Arrival,
     /// Messages that were due in the measured time.
     pub due: u64,
+    /// Of these the ones that were due early enough to have been sent by its end: 20 ms before it,
+    /// with bursts the time from one to the next.
+    pub judged: u64,
+    /// Of these the ones that were not sent.
+    pub unsent: u64,
+    /// What 99 of 100 were to be acknowledged within, where the rate was searched for; `null` where
+    /// it was given.
+    pub promised_p99_ns: Option<u64>,
     /// From when a message was due to its acknowledgement: what holds up one makes others late,
     /// and is counted for them too.
     pub due_to_ack_ns: Quantiles,
     /// From when a message was due to its append.
     pub lag_ns: Quantiles,
+    /// The same, but from when its producer was free to send it too: the load generator's own.
+    pub own_lag_ns: Quantiles,
 }
 
 /// How the messages of an open loop are spread over time.
@@ -173,8 +187,25 @@ pub struct Machine {
     pub major_faults: Option<u64>,
     /// How much of the time some task waited for a disk (`/proc/pressure/io`).
     pub io_pressure_pct: Option<f64>,
-    /// Bytes that the device was given beyond those of this process, about.
+    /// Bytes that the device was given beyond those of this process, about: the file system's own
+    /// and what was dirty before are among them.
     pub foreign_write_bytes: Option<u64>,
+    /// Bytes that this process had written to disks; a page that is written anew counts with all
+    /// that the kernel keeps together with it. `null` before schema 1.1.
+    #[serde(default)]
+    pub own_write_bytes: Option<u64>,
+    /// Those of other processes, to whichever disk, as far as they may be looked at: an ordinary
+    /// user sees his own. `null` before schema 1.1.
+    #[serde(default)]
+    pub others_write_bytes: Option<u64>,
+    /// Processor time of the thread that looked at all this, in percent of one processor; `null`
+    /// before schema 1.1.
+    #[serde(default)]
+    pub sampler_pct: Option<f64>,
+    /// How much of their time producers spent on themselves, between being free to send and
+    /// sending; `null` for an open loop, and before schema 1.1.
+    #[serde(default)]
+    pub generator_pct: Option<f64>,
 }
 
 /// What is measured in a cell.
@@ -269,7 +300,7 @@ pub struct ExposureByModel {
 pub struct Exposure {
     /// How long the oldest message at risk has been acknowledged.
     pub age_ns: Spread,
-    /// Log bytes at risk.
+    /// Log bytes at risk; of mixed sizes the messages times their mean, an estimate.
     pub bytes: Spread,
     /// Messages at risk.
     pub messages: Spread,
@@ -308,6 +339,9 @@ pub struct Io {
     pub flush_requests: Option<u64>,
     /// Device bytes per appended log byte.
     pub write_amplification: Option<f64>,
+    /// How much of the time the device had requests in flight; `null` before schema 1.1.
+    #[serde(default)]
+    pub busy_pct: Option<f64>,
 }
 
 /// Dirty and write-back pages of the whole machine, by `/proc/vmstat`.
@@ -518,68 +552,4 @@ pub enum Outcome {
     Running,
     /// The time allowed was over; the blocks before that are there.
     Trimmed,
-}
-
-/// Where the run ran: `env.json`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Environment {
-    /// [`ENV_SCHEMA`].
-    pub schema: String,
-    /// A hash of the host's name, 8 hex digits.
-    pub host_hash: String,
-    /// Kernel release.
-    pub kernel: String,
-    /// `PRETTY_NAME` of the distribution.
-    pub distribution: Option<String>,
-    /// Whether a hypervisor is present.
-    pub virtual_machine: Option<bool>,
-    /// The processor's name.
-    pub cpu_model: Option<String>,
-    /// Processors that this process may use.
-    pub cores: u32,
-    /// Memory of the machine.
-    pub memory_bytes: Option<u64>,
-    /// The current clock source.
-    pub clocksource: Option<String>,
-    /// Compiler, optimisation, target.
-    pub build: String,
-    /// `vm.dirty_*` as found, by name.
-    pub sysctls: std::collections::BTreeMap<String, String>,
-    /// The disk that was measured, of several the first.
-    pub disk: DiskInfo,
-    /// Every disk that was measured; empty before schema 1.1.
-    #[serde(default)]
-    pub disks: Vec<MeasuredDisk>,
-}
-
-/// The disk behind a directory.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct DiskInfo {
-    /// The directory given.
-    pub path: String,
-    /// File system type, by `/proc/self/mountinfo`.
-    pub file_system: Option<String>,
-    /// Mount options.
-    pub mount_options: Option<String>,
-    /// Block device name, such as `vda`; `null` where there is none (tmpfs, network, overlay).
-    pub device: Option<String>,
-    /// Its model.
-    pub model: Option<String>,
-    /// Its queue scheduler.
-    pub scheduler: Option<String>,
-    /// `write back` or `write through`.
-    pub write_cache: Option<String>,
-    /// Whether it rotates.
-    pub rotational: Option<bool>,
-    /// Loop, device mapper and the like: not hardware as it is.
-    pub emulated: bool,
-    /// The file system lives in memory.
-    pub in_memory: bool,
-    /// Free bytes when the run began.
-    pub free_bytes: u64,
-    /// Size of the file system.
-    pub total_bytes: u64,
-    /// More; empty before schema 1.1.
-    #[serde(default)]
-    pub details: crate::disk::DiskDetails,
 }

@@ -2,9 +2,9 @@
 
 use crate::clock::float;
 use crate::results::{
-    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, DiskInfo, ENV_SCHEMA, EndedBy,
+    AckPromise, Arrival, CELL_SCHEMA, Cell, Check, Counts, Dirty, DiskInfo, ENV_SCHEMA, EndedBy,
     Environment, Exposure, ExposureByModel, Interval, Io, Kind, Level, Little, MANIFEST_SCHEMA,
-    Machine, Manifest, Origin, Outcome, Quantiles, Spread, Status,
+    Machine, Manifest, OpenLoop, Origin, Outcome, Quantiles, Spread, Status,
 };
 
 /// What one kind does in the example; rates and times for one producer.
@@ -88,6 +88,22 @@ fn plain(kind: Kind, producers: u32, block: u32) -> Cell {
             check("vm", Level::Label, "yes", "runs on bare metal"),
         ],
         status: Status::Valid,
+    }
+}
+
+/// A thousand messages a second, none of them late.
+pub(crate) fn open_loop() -> OpenLoop {
+    let none = Quantiles::default();
+    OpenLoop {
+        offered_per_s: 1000.0,
+        arrival: Arrival::Poisson,
+        due: 10_000,
+        judged: 9_000,
+        unsent: 0,
+        promised_p99_ns: None,
+        due_to_ack_ns: none,
+        lag_ns: none,
+        own_lag_ns: none,
     }
 }
 
@@ -236,6 +252,7 @@ pub(crate) fn environment() -> Environment {
             details: crate::disk::DiskDetails::default(),
         },
         disks: Vec::new(),
+        machine: crate::environment::MachineDetails::default(),
     }
 }
 

@@ -360,7 +360,8 @@ impl Running<'_> {
             return Ok(None);
         }
         let Some(disk) = self.benches.iter().position(Option::is_some) else { return Ok(None) };
-        let (strategy, workload) = plan::canary();
+        let when = if position == FIRST_CANARY { "begin" } else { "end" };
+        let (strategy, workload) = plan::canary(when);
         let what = What::Strategy(&strategy, &workload, 1);
         let as_found = sysctl_check(&Sysctls::as_found(), None);
         let item = Item { disk, sysctl: 0, what };
@@ -393,6 +394,7 @@ impl Running<'_> {
             device: bench.info.device.as_deref(),
             emulated: bench.info.emulated,
             volatile_cache: bench.info.write_cache.as_deref() != Some("write through"),
+            has_fua: bench.info.details.fua == Some(true),
             warmup: sweep.warmup.min(longest),
             measure: sweep.measure.min(longest),
             soft_bytes: bench.limits.soft,
@@ -408,8 +410,10 @@ impl Running<'_> {
         };
         let cell = &mut measured.cell;
         named.put_into(cell, &item.what);
-        unchanged(&self.guard, cell)?;
+        let looked = unchanged(&self.guard, cell);
+        // What was measured is kept, whatever comes of that.
         self.output.write_cell(&measured)?;
+        looked?;
         self.manifest.cells_done += 1;
         self.watch.finished(&measured.cell, self.manifest.cells_done, self.manifest.cells_planned);
         self.cells.push(measured.cell);
@@ -451,12 +455,9 @@ impl Running<'_> {
     }
 
     fn conclude(mut self, ended: Result<Outcome>) -> Finished {
-        let mut ended = ended;
-        let restored = self.guard.restore().map(drop);
-        ended = ended.and_then(|outcome| restored.map(|()| outcome));
+        let mut ended = and(ended, self.guard.restore().map(drop));
         for bench in self.benches.drain(..).flatten() {
-            let removed = bench.remove();
-            ended = ended.and_then(|outcome| removed.map(|()| outcome));
+            ended = and(ended, bench.remove());
         }
         let (outcome, error) = match ended {
             Ok(outcome) => (outcome, None),
@@ -479,6 +480,15 @@ impl Running<'_> {
             cells: self.cells,
             error,
         }
+    }
+}
+
+/// The outcome if nothing failed afterwards either; else all that failed.
+fn and(ended: Result<Outcome>, afterwards: Result<()>) -> Result<Outcome> {
+    match (ended, afterwards) {
+        (ended, Ok(())) => ended,
+        (Ok(_), Err(error)) => Err(error),
+        (Err(first), Err(second)) => Err(anyhow::anyhow!("{first:#}; and {second:#}")),
     }
 }
 

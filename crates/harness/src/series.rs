@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use store_core::{Nanos, Watermarks};
+use store_os::PageCache;
 
 use crate::clock::float;
 use crate::results::Stall;
@@ -24,6 +25,8 @@ pub struct Row {
     pub worst_append: Nanos,
     /// The whole machine's dirty pages.
     pub pages: Option<Pages>,
+    /// What the page cache holds of the log's last 16 MiB; `None` before Linux 6.5.
+    pub tail: Option<PageCache>,
 }
 
 impl Row {
@@ -46,12 +49,16 @@ pub fn csv(rows: &[Row]) -> String {
                 format!("{dirty_bytes},{writeback_bytes},{background_limit_bytes},{limit_bytes}")
             },
         );
+        let tail = row.tail.map_or_else(
+            || ",,".to_owned(),
+            |PageCache { cached_bytes, dirty_bytes, writeback_bytes }| {
+                format!("{cached_bytes},{dirty_bytes},{writeback_bytes}")
+            },
+        );
         let (at, worst) = (at.get(), worst_append.get());
         let throttled = u8::from(row.is_throttled());
-        let _ = writeln!(
-            text,
-            "{at},{acked},{wrote},{committed},{flushed},{flushes},{worst},{pages},{throttled}"
-        );
+        let marks = format!("{wrote},{committed},{flushed}");
+        let _ = writeln!(text, "{at},{acked},{marks},{flushes},{worst},{pages},{throttled},{tail}");
     }
     text
 }
@@ -105,7 +112,8 @@ const FEWEST_ROWS: usize = 2 * WINDOWS + 1;
 /// More are in the rows.
 const MOST_STALLS: usize = 100;
 const HEADER: &str = "t_ns,acked,wrote_bytes,committed_bytes,flushed_bytes,flushes,\
-    worst_append_ns,dirty_bytes,writeback_bytes,background_limit_bytes,limit_bytes,throttled\n";
+    worst_append_ns,dirty_bytes,writeback_bytes,background_limit_bytes,limit_bytes,throttled,\
+    tail_cached_bytes,tail_dirty_bytes,tail_writeback_bytes\n";
 
 #[cfg(test)]
 mod tests {
@@ -126,6 +134,7 @@ mod tests {
                 background_limit_bytes: 100 << 20,
                 limit_bytes: 200 << 20,
             }),
+            tail: None,
         }
     }
 
@@ -133,14 +142,16 @@ mod tests {
     fn rows_become_lines_with_as_many_fields_as_the_header() {
         let mut rows = vec![row(100, 1, 20), row(200, 60, 160)];
         rows[0].pages = None;
+        let tail = PageCache { cached_bytes: 9, dirty_bytes: 5, writeback_bytes: 3 };
+        rows[1].tail = Some(tail);
         let text = csv(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines.iter().all(|line| line.split(',').count() == 12), "{text}");
-        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,,,,,0");
+        assert!(lines.iter().all(|line| line.split(',').count() == 15), "{text}");
+        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,,,,,0,,,");
         assert_eq!(
             lines[2],
-            "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1"
+            "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1,9,5,3"
         );
     }
 

@@ -383,9 +383,10 @@ const NONE: &str = "–";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Arrival, OpenLoop, Outcome, Quantiles};
+    use crate::results::{OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
-        HOSTILE, assert_fits, cell, environment, example, example_of, extreme, manifest, troubled,
+        HOSTILE, assert_fits, cell, environment, example, example_of, extreme, manifest, open_loop,
+        troubled,
     };
 
     /// The text, of which no line is wider than asked or moves the cursor.
@@ -469,13 +470,8 @@ mod tests {
     #[test]
     fn a_message_that_comes_when_it_is_due_is_late_from_then_on() {
         let lags = |c: &mut Cell| {
-            c.open_loop = Some(OpenLoop {
-                offered_per_s: 1000.0,
-                arrival: Arrival::Constant,
-                due: 1000,
-                due_to_ack_ns: Quantiles { p50: 700_000_000, ..c.append_to_ack_ns },
-                lag_ns: Quantiles::default(),
-            });
+            let due_to_ack_ns = Quantiles { p50: 700_000_000, ..c.append_to_ack_ns };
+            c.open_loop = Some(OpenLoop { due_to_ack_ns, ..open_loop() });
         };
         let text = shown(&[cell(Kind::GroupCommit, 4, 0, lags)], 80);
         assert!(text.contains("700 ms") && text.contains("from when a message was due"), "{text}");

@@ -36,20 +36,31 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.extend(commits_seen(cell));
     checks.extend(keeps_up(cell));
     checks.extend(generator(cell));
+    checks.extend(sampler(cell));
+    checks.extend(foreign_writes(cell));
     checks.extend(steal(cell, seen.gates));
     checks.extend(dirty_limit(cell));
     checks.extend(steady_state(seen.steadiness));
     checks.push(ended(cell));
+    cell.status = status(&checks);
+    cell.validity = checks;
+}
+
+/// Adds what was found later.
+pub fn add(cell: &mut Cell, check: Check) {
+    cell.validity.push(check);
+    cell.status = status(&cell.validity);
+}
+
+fn status(checks: &[Check]) -> Status {
     let is_overloaded =
         checks.iter().any(|check| check.code == OVERLOAD && check.level != Level::Pass);
-    let worst = checks.iter().map(|check| check.level).max().unwrap_or(Level::Pass);
-    cell.status = match worst {
+    match checks.iter().map(|check| check.level).max().unwrap_or(Level::Pass) {
         Level::Invalid => Status::Invalid,
         _ if is_overloaded => Status::Overload,
         Level::Warn => Status::Warn,
         Level::Pass | Level::Label => Status::Valid,
-    };
-    cell.validity = checks;
+    }
 }
 
 fn check(code: &str, level: Level, value: String, rule: &str) -> Check {
@@ -90,9 +101,10 @@ fn acknowledgements(cell: &Cell) -> Check {
 /// Acknowledgements are counted by producers, appends by the log.
 fn counts_agree(cell: &Cell) -> Check {
     let Counts { acked, appended, .. } = cell.counts;
-    let level = worse_if(acked > appended + u64::from(cell.producers), Level::Invalid);
+    let on_their_way = u64::from(cell.producers) * u64::from(cell.window);
+    let level = worse_if(acked > appended + on_their_way, Level::Invalid);
     let value = format!("{acked} of {appended}");
-    let rule = "not more acknowledged than appended, save one in flight per producer";
+    let rule = "not more acknowledged than appended, save a window on its way for each producer";
     check("counts_agree", level, value, rule)
 }
 
@@ -170,28 +182,55 @@ fn commits_seen(cell: &Cell) -> Option<Check> {
     Some(check("commits_seen", level, commits.to_string(), rule))
 }
 
-/// What is due must be acknowledged, save what is on its way; else what waits grows and grows.
+/// What is due must be sent soon; else what waits grows and grows.
 fn keeps_up(cell: &Cell) -> Option<Check> {
     let open = cell.open_loop?;
-    let on_their_way = u64::from(cell.producers) * u64::from(cell.window);
-    let done = float(cell.counts.acked + on_their_way);
-    let level = worse_if(done < 0.99 * float(open.due), Level::Warn);
-    let value = format!("{} of {} due", cell.counts.acked, open.due);
-    Some(check(OVERLOAD, level, value, "99 % of what was due was acknowledged"))
+    // One may have come a moment before.
+    let late = float(open.unsent.saturating_sub(1));
+    let level = worse_if(late > 0.01 * float(open.judged), Level::Warn);
+    let value = format!("{} of {} were not", open.unsent, open.judged);
+    Some(check(OVERLOAD, level, value, "99 % of what was due was sent before measuring ended"))
 }
 
-/// With several messages on their way a producer waits for nobody: if it is late, it is too slow.
+/// A producer that was free, and is late all the same, is too slow itself; so is one that waits for
+/// nobody for much of its time, unless the disk was busy anyway.
 fn generator(cell: &Cell) -> Option<Check> {
-    let open = cell.open_loop.filter(|_| cell.window > 1)?;
-    let lag = open.lag_ns.p99;
+    let Some(open) = cell.open_loop else {
+        let own = cell.machine.generator_pct?;
+        let is_idle = cell.io.busy_pct.is_none_or(|busy| busy < BUSY_PCT);
+        let level = worse_if(own > MOST_OWN_PCT && is_idle, Level::Warn);
+        let value = format!("{own:.1} % of their time");
+        let rule = format!(
+            "producers spend at most {MOST_OWN_PCT} % of their time between being free to send and \
+             sending, where the disk is busy for less than {BUSY_PCT} % of it"
+        );
+        return Some(check("load_generator", level, value, &rule));
+    };
+    let lag = open.own_lag_ns.p99;
     let level = worse_if(lag > MOST_LAG_NS, Level::Warn);
     let value = crate::format::duration(float(lag));
-    Some(check(
-        "load_generator",
-        level,
-        value,
-        "99 of 100 messages are sent within 1 ms of being due",
-    ))
+    let rule = "99 of 100 messages are sent within 1 ms of being due, by producers that are free";
+    Some(check("load_generator", level, value, rule))
+}
+
+fn sampler(cell: &Cell) -> Option<Check> {
+    let took = cell.machine.sampler_pct?;
+    let level = worse_if(took > 1.0, Level::Warn);
+    let value = format!("{took:.2} %");
+    Some(check("sampler", level, value, "looking on took at most 1 % of one processor's time"))
+}
+
+/// Others who write take the disk's time and the page cache's room.
+fn foreign_writes(cell: &Cell) -> Option<Check> {
+    let (own, others) = cell.machine.own_write_bytes.zip(cell.machine.others_write_bytes)?;
+    let level = worse_if(others > (own / 10).max(FEW_BYTES), Level::Warn);
+    let value = format!(
+        "{} beside {}",
+        crate::format::bytes(float(others)),
+        crate::format::bytes(float(own))
+    );
+    let rule = "other processes wrote at most a tenth of what this one did, or 4 MiB, to any disk";
+    Some(check("foreign_writes", level, value, rule))
 }
 
 fn steal(cell: &Cell, gates: Gates) -> Option<Check> {
@@ -236,12 +275,17 @@ fn ended(cell: &Cell) -> Check {
 /// The code of the check that makes a cell an overload.
 const OVERLOAD: &str = "overload";
 const MOST_LAG_NS: u64 = 1_000_000;
+/// What producers may spend on themselves, and from when on a disk is what they wait for.
+const MOST_OWN_PCT: f64 = 20.0;
+const BUSY_PCT: f64 = 70.0;
+/// A log file or two of somebody's disturbs nobody.
+const FEW_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Arrival, OpenLoop, Quantiles};
-    use crate::results_fixture::cell;
+    use crate::results::{OpenLoop, Quantiles};
+    use crate::results_fixture::{cell, open_loop};
 
     /// A cell that nothing is wrong with, changed by `change`; `code` then has `level`.
     #[track_caller]
@@ -301,49 +345,93 @@ mod tests {
         });
     }
 
-    fn open_loop(due: u64, lag_ns: u64) -> OpenLoop {
-        OpenLoop {
-            offered_per_s: 1000.0,
-            arrival: Arrival::Poisson,
-            due,
-            due_to_ack_ns: Quantiles::default(),
-            lag_ns: Quantiles { count: due, p99: lag_ns, ..Quantiles::default() },
+    #[test]
+    fn a_load_that_is_the_limit_itself_is_said() {
+        let seen = Seen::default();
+        let own = |own, busy| {
+            move |cell: &mut Cell| {
+                cell.machine.generator_pct = Some(own);
+                cell.io.busy_pct = busy;
+            }
+        };
+        check_level("load_generator", Level::Pass, seen, own(20.0, Some(0.0)));
+        check_level("load_generator", Level::Warn, seen, own(20.1, Some(69.0)));
+        check_level("load_generator", Level::Warn, seen, own(20.1, None));
+        check_level("load_generator", Level::Pass, seen, own(20.1, Some(70.0)));
+    }
+
+    #[test]
+    fn who_disturbs_is_said_ourselves_included() {
+        let seen = Seen::default();
+        check_level("sampler", Level::Pass, seen, |cell| cell.machine.sampler_pct = Some(1.0));
+        check_level("sampler", Level::Warn, seen, |cell| cell.machine.sampler_pct = Some(1.1));
+        let wrote = |own, others| {
+            move |cell: &mut Cell| {
+                cell.machine.own_write_bytes = Some(own);
+                cell.machine.others_write_bytes = Some(others);
+            }
+        };
+        check_level("foreign_writes", Level::Pass, seen, wrote(100 << 20, 10 << 20));
+        check_level("foreign_writes", Level::Warn, seen, wrote(100 << 20, 11 << 20));
+        check_level("foreign_writes", Level::Pass, seen, wrote(0, 4 << 20));
+        check_level("foreign_writes", Level::Warn, seen, wrote(0, 5 << 20));
+    }
+
+    #[test]
+    fn what_was_due_and_is_not_sent_makes_an_overload_however_large_the_window() {
+        for window in [1, 64] {
+            let status = |unsent, appended| {
+                let mut judged = cell(Kind::GroupCommit, 8, 0, |_| {});
+                (judged.counts.acked, judged.counts.appended) = (9_000, appended);
+                judged.window = window;
+                judged.open_loop = Some(OpenLoop { unsent, ..open_loop() });
+                judge(&mut judged, &[], &Seen::default());
+                judged.status
+            };
+            assert_eq!(status(91, 9_000), Status::Valid);
+            assert_eq!(status(92, 9_000), Status::Overload);
+            assert_eq!(status(92, 0), Status::Invalid);
         }
     }
 
     #[test]
-    fn less_acknowledged_than_due_is_an_overload() {
-        let status = |due: u64, change: fn(&mut Cell)| {
+    fn a_window_of_messages_may_have_been_appended_before() {
+        let level = |window| {
             let mut judged = cell(Kind::GroupCommit, 8, 0, |_| {});
-            (judged.counts.acked, judged.counts.appended) = (10_000, 10_000);
-            judged.open_loop = Some(open_loop(due, 0));
-            change(&mut judged);
+            (judged.counts.acked, judged.counts.appended) = (1_000, 900);
+            judged.window = window;
             judge(&mut judged, &[], &Seen::default());
-            judged.status
+            let found = judged.validity.iter().find(|check| check.code == "counts_agree");
+            found.map(|check| check.level)
         };
-        assert_eq!(status(10_000, |_| {}), Status::Valid);
-        assert_eq!(
-            status(10_109, |_| {}),
-            Status::Valid,
-            "within a hundredth, with 8 on their way"
-        );
-        assert_eq!(status(10_110, |_| {}), Status::Overload);
-        assert_eq!(status(10_110, |cell| cell.window = 64), Status::Valid);
-        assert_eq!(status(20_000, |cell| cell.counts.appended = 0), Status::Invalid);
+        assert_eq!(level(12), Some(Level::Invalid));
+        assert_eq!(level(13), Some(Level::Pass));
     }
 
     #[test]
-    fn who_is_late_though_it_waits_for_nobody_is_too_slow_itself() {
-        let level = |window, lag_ns| {
+    fn who_is_late_though_it_was_free_is_too_slow_itself() {
+        let level = |lag_ns, own_lag_ns| {
             let mut judged = cell(Kind::GroupCommit, 8, 0, |_| {});
-            (judged.window, judged.open_loop) = (window, Some(open_loop(1, lag_ns)));
+            let [lag_ns, own_lag_ns] =
+                [lag_ns, own_lag_ns].map(|p99| Quantiles { p99, ..Quantiles::default() });
+            judged.open_loop = Some(OpenLoop { lag_ns, own_lag_ns, ..open_loop() });
             judge(&mut judged, &[], &Seen::default());
             let found = judged.validity.iter().find(|check| check.code == "load_generator");
             found.map(|check| check.level)
         };
-        assert_eq!(level(64, 1_000_000), Some(Level::Pass));
-        assert_eq!(level(64, 1_000_001), Some(Level::Warn));
-        assert_eq!(level(1, 1_000_001), None, "it waits for its acknowledgement");
+        assert_eq!(level(90_000_000, 1_000_000), Some(Level::Pass), "the disk made it late");
+        assert_eq!(level(90_000_000, 1_000_001), Some(Level::Warn));
+    }
+
+    #[test]
+    fn what_is_found_later_counts_as_what_was_found_before() {
+        let mut judged = cell(Kind::GroupCommit, 8, 0, |_| {});
+        judge(&mut judged, &[], &Seen::default());
+        assert_eq!(judged.status, Status::Valid);
+        add(&mut judged, check("later", Level::Warn, String::new(), "rule"));
+        assert_eq!(judged.status, Status::Warn);
+        add(&mut judged, check("later", Level::Invalid, String::new(), "rule"));
+        assert_eq!(judged.status, Status::Invalid);
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn a_run_leaves_records_charts_and_a_report_and_no_log() {
         if cell.kind == Kind::None {
             assert_eq!(cell.counts.flushes, 0, "{name}");
         }
-        let file = format!("hist/{}.0.append_to_ack.hlog", name.replace('/', "-"));
+        let file = format!("hist/{}.0.append_to_ack.hlog", name.replace('/', "+"));
         assert!(finished.path.join(file).exists(), "{name}");
     }
     let text = |name: &str| fs::read_to_string(finished.path.join(name)).unwrap();

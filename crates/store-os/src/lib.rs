@@ -36,6 +36,7 @@ mod log;
 mod map;
 mod mapped_file;
 mod options;
+mod page_cache;
 mod progress;
 mod reader;
 mod recovery;
@@ -69,6 +70,7 @@ pub use mapped_file::MappedFile;
 pub use options::{CommitEvent, FlushEvent, Io, LogOptions, Observer, Preallocate};
 #[doc(hidden)]
 pub use options::{Hidden, Platform};
+pub use page_cache::PageCache;
 pub use reader::StoreReader;
 pub use recovery::Recovery;
 #[cfg(feature = "_faults")]

@@ -348,6 +348,11 @@ impl Log {
         self.shared.progress.flushed()
     }
 
+    /// The end of what was appended: one load too.
+    pub fn wrote(&self) -> LogOffset {
+        self.shared.progress.wrote()
+    }
+
     /// Where records become readable: the mark that the strategy acknowledges at.
     pub fn readable(&self) -> LogOffset {
         self.shared.readable()

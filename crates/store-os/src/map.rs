@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 use store_core::length_u64;
 
 use crate::files::LogFile;
+use crate::page_cache::PageCache;
 
 use crate::sync::{AtomicU64, Ordering, Places};
 
@@ -84,6 +86,36 @@ pub(crate) fn first_cached(file: &File, range: Range<u64>) -> io::Result<Option<
     let first = cached.iter().skip(from / page).position(|page| page & 1 == 1);
     Ok(first.map(|index| range.start.max(length_u64((from / page + index) * page))))
 }
+
+/// What the page cache holds of `range`: `cachestat`, since Linux 6.5.
+#[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
+pub(crate) fn page_cache(file: &File, range: Range<u64>) -> io::Result<PageCache> {
+    let asked = [range.start, range.end.saturating_sub(range.start)];
+    let mut pages = [0_u64; 5];
+    // SAFETY: The descriptor is open while `file` is borrowed. The kernel reads a `struct
+    // cachestat_range`, two 64-bit numbers, and writes a `struct cachestat`, five of them: what
+    // the two pointers point to, which live beyond the call. It touches nothing else.
+    let told = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), asked.as_ptr(), pages.as_mut_ptr(), 0_u32)
+    };
+    if told != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [cached, dirty, writeback, ..] = pages;
+    let page = length_u64(rustix::param::page_size());
+    let [cached, dirty, writeback] = [cached, dirty, writeback].map(|of| of.saturating_mul(page));
+    Ok(PageCache { cached_bytes: cached, dirty_bytes: dirty, writeback_bytes: writeback })
+}
+
+/// Where system calls are numbered otherwise, nothing is asked.
+#[cfg(any(target_arch = "mips", target_arch = "mips64"))]
+pub(crate) fn page_cache(_: &File, _: Range<u64>) -> io::Result<PageCache> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Its number wherever calls are numbered from 0, which `libc` does not know everywhere yet.
+#[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
+const CACHESTAT: libc::c_long = 451;
 
 /// The only handle that stores into a mapped file.
 ///

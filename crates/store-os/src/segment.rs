@@ -13,8 +13,9 @@ use crate::error::{Error, Op};
 use crate::faults::{Call, Injected};
 use crate::files::{Files, LogFile, errno};
 use crate::filling::{Filling, Haste, InOneGo, Pace, fill};
-use crate::map::{FileMap, FileWriter};
+use crate::map::{FileMap, FileWriter, page_cache};
 use crate::options::{Io, LogOptions, Platform, Preallocate};
+use crate::page_cache::PageCache;
 use crate::sync::AtomicBool;
 use crate::walk::{Source, behind};
 
@@ -373,6 +374,17 @@ impl Segment {
         let range = from.since(self.start)..self.size.bytes();
         let found = self.file.as_ref()?.first_cached(range)?;
         Some(behind(self.start, found))
+    }
+
+    /// What the page cache holds of the part of `range` that lies here. `None` if the kernel cannot
+    /// tell; nothing of a segment that is full, durable and closed.
+    pub(crate) fn page_cache(&self, range: &Range<LogOffset>) -> Option<PageCache> {
+        let [from, to] = [range.start, range.end.min(self.end())]
+            .map(|at| at.get().saturating_sub(self.start.get()));
+        match self.file.as_ref() {
+            Some(file) if from < to => page_cache(file.as_file()?, from..to).ok(),
+            Some(_) | None => Some(PageCache::default()),
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use crate::exposure::{AckSample, Between, DurableStep, exposure};
 use crate::load::{self, Offered, Produced, Sampled};
 use crate::profile::{Pace, Settings, Strategy, Workload};
 use crate::results::{
-    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io, Little,
-    OpenLoop, Status,
+    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io, Kind,
+    Little, Machine, OpenLoop, Status,
 };
 use crate::{series, strategy, validity};
 
@@ -60,11 +60,13 @@ impl Evidence {
         let mut cell = self.record(setting, place, strategy, workload, &took);
         cell.started_at_ms = started_at_ms;
         let Latencies { append_to_ack, append, flush } = took;
-        let saturated = [&append_to_ack, &flush].into_iter().any(crate::distribution::is_saturated);
+        let due_to_ack = self.merged_open(|open| &open.due_to_ack);
+        let all = [&append_to_ack, &flush, &due_to_ack];
+        let saturated = all.into_iter().any(crate::distribution::is_saturated);
         let seen = validity::Seen {
             saturated,
             acked_early: self.acked_early(),
-            volatile_cache: setting.volatile_cache,
+            volatile_cache: setting.volatile_cache && !forces_through(setting, strategy),
             gates: setting.gates,
             steadiness: series::steadiness(&self.window.series),
         };
@@ -76,8 +78,9 @@ impl Evidence {
             histograms.push(("append", append));
         }
         if cell.open_loop.is_some() {
-            histograms.push(("due_to_ack", self.merged_open(|open| &open.due_to_ack)));
+            histograms.push(("due_to_ack", due_to_ack));
             histograms.push(("lag", self.merged_open(|open| &open.lag)));
+            histograms.push(("own_lag", self.merged_open(|open| &open.own_lag)));
         }
         Measured { cell, histograms, series: self.window.series.clone() }
     }
@@ -93,7 +96,8 @@ impl Evidence {
     ) -> Cell {
         let Latencies { append_to_ack, append, flush } = took;
         let window = &self.window;
-        let seconds = float(window.end.since(window.start).get()) / 1e9;
+        let measured_ns = window.end.since(window.start).get();
+        let seconds = float(measured_ns) / 1e9;
         let flushes = self.flushes_within();
         let acked_per_s = float(window.acked) / seconds;
         let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
@@ -117,7 +121,7 @@ impl Evidence {
             message_bytes: workload.message_bytes.mean(),
             record_bytes: self.record_bytes,
             emulated: setting.emulated,
-            measured_ns: window.end.since(window.start).get(),
+            measured_ns,
             ended_by: window.ended_by,
             counts: Counts {
                 appended: window.appended,
@@ -142,11 +146,11 @@ impl Evidence {
             exposure,
             ack_to_durable_ns: self.ack_to_durable(),
             interval: self.interval(&strategy.settings),
-            io: self.io(),
+            io: Io::of(window.device.as_ref(), window.log_bytes, measured_ns),
             dirty: self.dirty(&strategy.settings),
             throttled_pct: series::throttled_pct(&window.series),
             stalls: series::stalls(&window.series),
-            machine: window.machine,
+            machine: self.machine(workload, place.producers),
             little: self.little(workload, place.producers, append_to_ack, &exposure),
             validity: Vec::new(),
             status: Status::Valid,
@@ -166,14 +170,22 @@ impl Evidence {
         self.merged(|produced| produced.open.as_ref().map(&of))
     }
 
+    fn sum_open(&self, of: impl Fn(&load::OpenLoop) -> u64) -> u64 {
+        self.produced.iter().filter_map(|produced| produced.open.as_ref()).map(of).sum()
+    }
+
     fn open_loop(&self, workload: &Workload) -> Option<OpenLoop> {
         let Pace::Rate { per_s, arrival, burst } = workload.pace else { return None };
         Some(OpenLoop {
             offered_per_s: Offered { per_s, arrival, burst }.total_per_s(),
             arrival,
-            due: self.produced.iter().filter_map(|one| one.open.as_ref()).map(|one| one.due).sum(),
+            due: self.sum_open(|open| open.due),
+            judged: self.sum_open(|open| open.judged),
+            unsent: self.sum_open(|open| open.unsent),
+            promised_p99_ns: None,
             due_to_ack_ns: quantiles(&self.merged_open(|open| &open.due_to_ack)),
             lag_ns: quantiles(&self.merged_open(|open| &open.lag)),
+            own_lag_ns: quantiles(&self.merged_open(|open| &open.own_lag)),
         })
     }
 
@@ -279,16 +291,16 @@ impl Evidence {
         Dirty { reached_background: dirty.reached_background.filter(|_| absorbs), ..dirty }
     }
 
-    fn io(&self) -> Io {
-        let device = self.window.device.as_ref();
-        let written = device.map(|device| device.write_bytes);
-        Io {
-            device_write_bytes: written,
-            flush_requests: device.and_then(|device| device.flush_requests),
-            write_amplification: written
-                .filter(|_| self.window.log_bytes > 0)
-                .map(|written| float(written) / float(self.window.log_bytes)),
-        }
+    fn machine(&self, workload: &Workload, producers: u32) -> Machine {
+        let own: u64 = self.produced.iter().map(|produced| produced.between_ns).sum();
+        let all = self.window_ns() * f64::from(producers);
+        // In an open loop a producer that is free waits for what is due.
+        let generator_pct = (workload.pace == Pace::Closed).then(|| 100.0 * float(own) / all);
+        Machine { generator_pct, ..self.window.machine }
+    }
+
+    fn window_ns(&self) -> f64 {
+        float(self.window.end.since(self.window.start).get())
     }
 
     /// Two identities between figures that were taken independently of each other.
@@ -299,7 +311,7 @@ impl Evidence {
         append_to_ack: &Histogram<u64>,
         exposure: &ExposureByModel,
     ) -> Little {
-        let length = float(self.window.end.since(self.window.start).get());
+        let length = self.window_ns();
         let is_closed = workload.pace == Pace::Closed && workload.window == 1;
         // Closed loop: each message takes its latency and the time until the next one, as producers
         // timed it; the rate is that of the watcher's counts.
@@ -333,6 +345,12 @@ impl Evidence {
             exposure_error_pct: (larger >= 1.0).then(|| 100.0 * (at_risk - mean) / larger),
         }
     }
+}
+
+/// Whether a sync is one write that the device forces through (FUA), which needs no flush.
+fn forces_through(setting: &Setting<'_>, strategy: &Strategy) -> bool {
+    let settings = &strategy.settings;
+    setting.has_fua && settings.kind() == Kind::GroupCommit && strategy::is_direct(settings)
 }
 
 /// Counts by RocketMQ's buckets of time (`StoreStatsService.initPutMessageDistributeTime`).
@@ -404,7 +422,11 @@ mod tests {
                 acked: 1000,
                 samples: samples.collect(),
                 log_bytes: 1000 * RECORD,
-                device: Some(DiskCounters { write_bytes: 300_000, flush_requests: Some(10) }),
+                device: Some(DiskCounters {
+                    write_bytes: 300_000,
+                    flush_requests: Some(10),
+                    busy_ms: 70,
+                }),
                 dirty: Dirty::default(),
                 machine: Machine::default(),
                 series: Vec::new(),
@@ -424,14 +446,14 @@ mod tests {
         }
     }
 
-    fn judged(evidence: &Evidence, settings: Settings) -> Cell {
-        let interrupted = AtomicBool::new(false);
-        let setting = Setting {
+    fn plain(interrupted: &AtomicBool) -> Setting<'_> {
+        Setting {
             run: "run",
             directory: Path::new("/nowhere"),
             device: None,
             emulated: false,
             volatile_cache: true,
+            has_fua: false,
             warmup: Duration::ZERO,
             measure: Duration::from_millis(100),
             soft_bytes: u64::MAX,
@@ -440,19 +462,28 @@ mod tests {
             seed: 1,
             gates: Gates::default(),
             environment_checks: &[],
-            interrupted: &interrupted,
-        };
-        let place = Place { block: 2, position: 3, producers: 1 };
+            interrupted,
+        }
+    }
+
+    fn judged(evidence: &Evidence, settings: Settings) -> Cell {
+        judged_of(evidence, settings, Pace::Closed)
+    }
+
+    fn judged_of(evidence: &Evidence, settings: Settings, pace: Pace) -> Cell {
+        let interrupted = AtomicBool::new(false);
+        let setting = plain(&interrupted);
+        let at = Place { block: 2, position: 3, producers: 1 };
         let strategy = Strategy { name: "s".to_owned(), settings };
         let workload = Workload {
             name: "w".to_owned(),
             message_bytes: MessageBytes::one(9),
             producers: vec![1],
             window: 1,
-            pace: Pace::Closed,
+            pace,
             reader: false,
         };
-        evidence.cell(&setting, &place, &strategy, &workload, 7).cell
+        evidence.cell(&setting, &at, &strategy, &workload, 7).cell
     }
 
     fn timed() -> Settings {
@@ -524,6 +555,54 @@ mod tests {
         let counts = of(&[999_999, 1_000_000, 30_000_000, 11_500_000_000, 60_000_000_000]);
         assert_eq!(counts, [2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(of(&[]), [0; 13]);
+    }
+
+    #[test]
+    fn an_open_loop_adds_up_what_its_producers_saw() {
+        let mut evidence = evidence(0);
+        let open = |took_ms: u64| {
+            let of = |ms: u64| {
+                let mut histogram = times();
+                histogram.record_n(ms * MS, 500).unwrap();
+                histogram
+            };
+            let (due_to_ack, lag, own_lag) = (of(took_ms), of(took_ms - 1), of(1));
+            load::OpenLoop { due_to_ack, lag, own_lag, due: 600, judged: 550, unsent: 3 }
+        };
+        let other = evidence.produced[0].clone();
+        evidence.produced[0].open = Some(open(5));
+        evidence.produced.push(Produced { open: Some(open(80)), ..other });
+        let arrival = crate::profile::Arrival::Poisson;
+        let pace = Pace::Rate { per_s: 9000, arrival, burst: None };
+        let cell = judged_of(&evidence, timed(), pace);
+        let open = cell.open_loop.unwrap();
+        assert_eq!((open.due, open.judged, open.unsent), (1200, 1100, 6));
+        near(open.offered_per_s, 9000.0);
+        assert_eq!(open.due_to_ack_ns.count, 1000);
+        assert_eq!([open.due_to_ack_ns.p50, open.due_to_ack_ns.p99].map(|ns| ns / MS), [5, 80]);
+        assert_eq!([open.lag_ns.p99, open.own_lag_ns.p99].map(|ns| ns / MS), [79, 1]);
+        assert_eq!(cell.little.closed_error_pct, None, "nobody waits for anybody");
+        assert!(judged(&evidence, timed()).open_loop.is_none());
+    }
+
+    #[test]
+    fn writes_that_are_forced_through_need_no_flush_request() {
+        for (io, has_fua, is_told) in [
+            (ProfileIo::Direct, true, false),
+            (ProfileIo::Direct, false, true),
+            (ProfileIo::Positioned, true, true),
+        ] {
+            let Settings::GroupCommit { timeout, gather, siblings, lead, prealloc, .. } =
+                synchronous()
+            else {
+                unreachable!("it is group commit")
+            };
+            let settings = Settings::GroupCommit { timeout, gather, siblings, lead, io, prealloc };
+            let strategy = Strategy { name: "s".to_owned(), settings };
+            let interrupted = AtomicBool::new(false);
+            let setting = Setting { has_fua, ..plain(&interrupted) };
+            assert_eq!(!forces_through(&setting, &strategy), is_told, "{io:?}, {has_fua}");
+        }
     }
 
     #[test]

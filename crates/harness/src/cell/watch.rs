@@ -4,19 +4,20 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use store_core::Nanos;
+use store_core::{LogOffset, Nanos};
 use store_os::Log;
 
 use super::Setting;
-use crate::clock::{nanos, now};
-use crate::disk::{self, DiskCounters};
+use crate::clock::{float, nanos, now};
+use crate::disk::DiskCounters;
 use crate::exposure::{AckSample, Between};
 use crate::load::Load;
-use crate::machine::Counters;
+use crate::machine::{Look, thread_ns};
+use crate::profile::Settings;
 use crate::recorder::Recorder;
 use crate::results::{Dirty, EndedBy, Machine};
 use crate::series::Row;
-use crate::vmstat;
+use crate::{strategy, vmstat};
 
 /// What was seen from outside while a cell ran.
 #[derive(Clone, Debug)]
@@ -40,9 +41,9 @@ pub(super) fn watch(
     load: &Load,
     log: &Log,
     recorder: &Recorder,
-    has_interval: bool,
+    settings: &Settings,
 ) -> Option<Window> {
-    let mut watcher = Watcher::new(load, log, recorder);
+    let mut watcher = Watcher::new(load, log, recorder, each_sample(settings));
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
     // A slow disk may take long for its first segments; that is not what is measured.
@@ -54,22 +55,21 @@ pub(super) fn watch(
         watcher.tick();
     }
     let opened_at = log.recovery().end;
-    let written = || log.marks().wrote().since(opened_at);
+    let written = || log.wrote().since(opened_at);
     let warm = now().after(nanos(setting.warmup));
     while now() < warm && written() < setting.hard_bytes / 4 && !stop() {
         watcher.tick();
     }
-    let counters = || setting.device.and_then(disk::counters);
-    let device_before = counters();
+    let look = Look::begin(setting.device);
     // In this order what was acknowledged can exceed what was appended only by what was in flight.
-    let (appended, wrote) = (log.appended(), log.marks().wrote());
+    let (appended, wrote) = (log.appended(), log.wrote());
     let start = watcher.sample();
     load.measure(start.from);
     watcher.measure(start.from);
-    let machine_before = Counters::now();
+    let sampler_before = thread_ns();
     // A strategy with an interval has shown what it risks only after two syncs; on a slow disk they
     // take longer than the planned time.
-    let syncs_wanted = if has_interval { 2 } else { 0 };
+    let syncs_wanted = if strategy::interval(settings).is_some() { 2 } else { 0 };
     let seen_enough = || recorder.flushes_since(start.from) >= syncs_wanted;
     let end = start.from.after(nanos(setting.measure));
     let latest = start.from.after(nanos(setting.measure.saturating_mul(LONGER)));
@@ -79,26 +79,27 @@ pub(super) fn watch(
             return None;
         }
         watcher.tick();
-        let enough = log.marks().wrote().since(wrote) >= setting.soft_bytes && seen_enough();
+        let enough = log.wrote().since(wrote) >= setting.soft_bytes && seen_enough();
         if enough || written() >= setting.hard_bytes {
             ended_by = EndedBy::Bytes;
             break;
         }
     }
     let end = watcher.sample();
-    let device = device_before.zip(counters()).map(|(before, after)| after.since(&before));
     let passed = end.from.since(start.from).get();
-    let written = device.as_ref().map(|device| device.write_bytes);
+    let sampled = float(thread_ns().saturating_sub(sampler_before));
+    let (device, machine) = look.end(passed);
+    let sampler_pct = (passed > 0).then(|| 100.0 * sampled / float(passed));
     Some(Window {
         start: start.from,
         end: end.from,
         ended_by,
         appended: log.appended() - appended,
         acked: end.acked - start.acked,
-        log_bytes: log.marks().wrote().since(wrote),
+        log_bytes: log.wrote().since(wrote),
         device,
         dirty: watcher.dirty.unwrap_or_default(),
-        machine: Counters::now().since(&machine_before, passed, written),
+        machine: Machine { sampler_pct, ..machine },
         series: watcher.series,
         samples: watcher.samples,
     })
@@ -125,10 +126,18 @@ impl Sample {
     }
 }
 
+/// How far apart acknowledgements are counted: a small part of the strategy's shortest interval, as
+/// what is at risk grows and falls with it. Each look wakes a thread, which costs the others.
+fn each_sample(settings: &Settings) -> Duration {
+    let shortest = strategy::shortest_interval(settings).unwrap_or(Duration::MAX);
+    (shortest / 50).clamp(Duration::from_millis(1), Duration::from_millis(4))
+}
+
 struct Watcher<'a> {
     load: &'a Load,
     log: &'a Log,
     recorder: &'a Recorder,
+    each_sample: Duration,
     samples: Vec<Sample>,
     /// When the next row is due, once measuring has begun.
     next_row: Option<Nanos>,
@@ -138,11 +147,12 @@ struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    fn new(load: &'a Load, log: &'a Log, recorder: &'a Recorder) -> Self {
+    fn new(load: &'a Load, log: &'a Log, recorder: &'a Recorder, each_sample: Duration) -> Self {
         Self {
             load,
             log,
             recorder,
+            each_sample,
             samples: Vec::new(),
             next_row: None,
             measured_since: Nanos::new(0),
@@ -168,10 +178,10 @@ impl<'a> Watcher<'a> {
         sample
     }
 
-    /// Sleeps a millisecond and samples; ten times a second a whole row, the kernel's dirty pages
+    /// Sleeps a little and samples; ten times a second a whole row, the kernel's dirty pages
     /// included.
     fn tick(&mut self) {
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(self.each_sample);
         let Sample { from: at, acked, .. } = self.sample();
         if self.next_row.is_none_or(|due| at < due) {
             return;
@@ -181,10 +191,13 @@ impl<'a> Watcher<'a> {
         if let (Some(dirty), Some(pages)) = (&mut self.dirty, &pages) {
             dirty.join(&Dirty::from(pages));
         }
+        let marks = self.log.marks();
+        let tail = LogOffset::new(marks.wrote().get().saturating_sub(TAIL_BYTES))..marks.wrote();
         self.series.push(Row {
             at: at.since(self.measured_since),
             acked,
-            marks: self.log.marks(),
+            marks,
+            tail: self.log.page_cache(tail),
             flushes: self.recorder.flush_count(),
             worst_append: self.load.take_worst(),
             pages,
@@ -197,6 +210,9 @@ const LONGER: u32 = 2;
 
 /// How long a cell waits for its first acknowledgement and segment.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much of the log's end is looked for in the page cache: more takes the kernel longer.
+const TAIL_BYTES: u64 = 16 << 20;
 
 /// Between two rows of the series.
 const EACH_ROW: Nanos = Nanos::from_millis(100);

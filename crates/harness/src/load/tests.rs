@@ -4,19 +4,35 @@ use group_commit::GroupCommit;
 use store_os::LogOptions;
 
 use super::*;
-use crate::profile::{Arrival, MessageBytes};
+use crate::clock::float;
+use crate::profile::{Arrival, Burst, MessageBytes};
+use crate::recorder::Recorder;
 
 fn shape(window: u32, offered: Option<Offered>) -> Shape {
     Shape { producers: 2, leads: false, waits_for_flush: true, window, offered, seed: 42 }
 }
 
-/// Runs a load for so long or longer, half of it measured: how long it ran, and was measured.
-fn run(shape: Shape, half: Duration) -> (Vec<Produced>, Load, [f64; 2]) {
+/// What a run showed.
+struct Ran {
+    produced: Vec<Produced>,
+    load: Load,
+    seconds: f64,
+    measured_seconds: f64,
+    /// Messages that each sync made durable.
+    groups: Vec<u64>,
+    /// The lengths of the records.
+    lens: Vec<u32>,
+}
+
+/// Runs a load for so long or longer, half of it measured.
+fn run(shape: Shape, bodies: Bodies, half: Duration) -> Ran {
     let root = tempfile::tempdir().unwrap();
     let segment_size = store_core::SegmentSize::new(16 << 20).unwrap();
-    let options = LogOptions { segment_size, ..LogOptions::default() };
+    let recorder = Arc::new(Recorder::default());
+    let observer: Arc<Recorder> = Arc::clone(&recorder);
+    let options = LogOptions { segment_size, observer: Some(observer), ..LogOptions::default() };
     let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
-    let load = Load::new(shape, Bodies::new(1, 200));
+    let load = Load::new(shape, bodies);
     let (produced, [start, end]) = thread::scope(|scope| {
         let producers = load.start(scope, &log);
         thread::sleep(half);
@@ -27,33 +43,59 @@ fn run(shape: Shape, half: Duration) -> (Vec<Produced>, Load, [f64; 2]) {
         load.stop(end);
         (producers.into_iter().map(|thread| thread.join().unwrap()).collect(), [start, end])
     });
+    let until = now();
+    let mut before = 0;
+    let records = recorder.flushes().into_iter().map(|event| event.records);
+    let groups = records.map(|records| records - std::mem::replace(&mut before, records)).collect();
+    let mut lens = Vec::new();
+    let mut cursor = log.cursor(LogOffset::ZERO);
+    while lens.len() < 2000
+        && let Some(record) = cursor.next_record().unwrap()
+    {
+        lens.push(record.total_size());
+    }
     log.abandon();
-    let seconds = |from: Nanos, to: Nanos| crate::clock::float(to.since(from).get()) / 1e9;
-    let ran = [seconds(load.begun, now()), seconds(start, end)];
-    (produced, load, ran)
+    let seconds = |from: Nanos, to: Nanos| float(to.since(from).get()) / 1e9;
+    Ran {
+        produced,
+        seconds: seconds(load.begun, until),
+        measured_seconds: seconds(start, end),
+        load,
+        groups,
+        lens,
+    }
 }
 
 const HALF: Duration = Duration::from_millis(200);
 
-fn due(produced: &[Produced]) -> f64 {
-    let due = produced.iter().map(|one| one.open.as_ref().unwrap().due).sum();
-    crate::clock::float(due)
+fn small() -> Bodies {
+    Bodies::new(1, 200)
+}
+
+fn sum(produced: &[Produced], of: fn(&OpenLoop) -> u64) -> f64 {
+    float(produced.iter().map(|one| of(one.open.as_ref().unwrap())).sum())
 }
 
 #[test]
 fn what_is_due_is_sent_at_its_rate_and_counted_from_when_it_was_due() {
     let offered = Offered { per_s: 500, arrival: Arrival::Constant, burst: None };
     for window in [1, 16] {
-        let (produced, load, [ran, measured]) = run(shape(window, Some(offered)), HALF);
-        let due = due(&produced);
-        assert!((due - 500.0 * measured).abs() <= 3.0, "{due} due in {measured} s");
-        let told = crate::clock::float(load.acked());
-        assert!(told <= 500.0 * ran + 3.0, "{told} acknowledged in {ran} s");
-        for one in &produced {
+        let ran = run(shape(window, Some(offered)), small(), 3 * HALF);
+        let due = sum(&ran.produced, |open| open.due);
+        let expect = 500.0 * ran.measured_seconds;
+        assert!((due - expect).abs() <= 3.0, "{due} due, {expect} expected");
+        let (told, most) = (float(ran.load.acked()), 500.0 * ran.seconds + 3.0);
+        assert!((most / 4.0..=most).contains(&told), "{told} acknowledged of at most {most}");
+        let judged = sum(&ran.produced, |open| open.judged);
+        let early = 500.0 * (ran.measured_seconds - 0.02);
+        assert!((judged - early).abs() <= 3.0, "{judged} due 20 ms before, {early} expected");
+        for one in &ran.produced {
             assert_eq!(one.failed, None);
             let open = one.open.as_ref().unwrap();
             assert_eq!(open.due_to_ack.len(), one.append_to_ack.len());
+            assert!(!open.lag.is_empty() && open.own_lag.len() == open.lag.len());
             assert!(one.append_to_ack.max() <= open.due_to_ack.max());
+            assert!(open.own_lag.max() <= open.lag.max());
         }
     }
 }
@@ -61,39 +103,95 @@ fn what_is_due_is_sent_at_its_rate_and_counted_from_when_it_was_due() {
 #[test]
 fn a_rate_that_is_too_high_shows_as_lag_and_not_as_less_that_was_due() {
     let offered = Offered { per_s: 5_000_000, arrival: Arrival::Constant, burst: None };
-    // Long enough that a producer is told at least once on a busy machine.
-    let (produced, load, [_, measured]) = run(shape(1, Some(offered)), 3 * HALF);
-    let due = due(&produced);
-    assert!((due - 5e6 * measured).abs() <= 10.0, "{due} due in {measured} s");
-    assert!(crate::clock::float(load.acked()) < due);
-    let lags = produced.iter().map(|one| one.open.as_ref().unwrap().lag.max());
-    let lag = lags.max().unwrap();
-    assert!(lag >= 100_000_000, "{lag} ns behind at the end");
+    for window in [1, 16] {
+        // Long enough that a producer is told at least once on a busy machine.
+        let ran = run(shape(window, Some(offered)), small(), 3 * HALF);
+        let due = sum(&ran.produced, |open| open.due);
+        assert!((due - 5e6 * ran.measured_seconds).abs() <= 10.0, "{due} due");
+        assert!(float(ran.load.acked()) < due);
+        let (judged, unsent) =
+            (sum(&ran.produced, |open| open.judged), sum(&ran.produced, |open| open.unsent));
+        assert!(unsent > 0.5 * judged && unsent <= judged, "{unsent} of {judged} were not sent");
+        let worst = |of: fn(&OpenLoop) -> u64| {
+            ran.produced.iter().map(|one| of(one.open.as_ref().unwrap())).max().unwrap()
+        };
+        let lag = worst(|open| open.lag.max());
+        assert!(lag >= 100_000_000, "{lag} ns behind at the end");
+        let waited = worst(|open| open.due_to_ack.max());
+        assert!(waited >= 100_000_000, "{waited} ns from when it was due");
+    }
+}
+
+#[test]
+fn a_burst_need_not_be_sent_before_the_next_one() {
+    let burst = Burst { messages: 400, every: Duration::from_millis(100) };
+    let offered = Offered { per_s: 100, arrival: Arrival::Constant, burst: Some(burst) };
+    let ran = run(shape(1, Some(offered)), small(), 3 * HALF);
+    let (due, judged) =
+        (sum(&ran.produced, |open| open.due), sum(&ran.produced, |open| open.judged));
+    let expect = 4100.0 * (ran.measured_seconds - 0.1);
+    assert!((judged - expect).abs() <= 410.0, "{judged}, about {expect} expected");
+    assert!(judged + 300.0 <= due, "the last burst of {due} is not among {judged}");
 }
 
 #[test]
 fn a_window_is_filled_and_never_passed() {
-    let (produced, load, _) = run(shape(64, None), 3 * HALF);
-    assert!(load.acked() > 64);
-    for one in produced {
-        assert_eq!((one.failed, one.timeouts), (None, 0));
+    let ran = run(shape(64, None), small(), 3 * HALF);
+    let most = ran.groups.iter().copied().max().unwrap();
+    assert!(most > 16, "at most {most} in a sync, where 128 may be on their way");
+    // Between the look at the log's end and the sync's, the other producers may have gone on.
+    assert!(most <= 2 * 64, "{most} in one sync");
+    for one in &ran.produced {
+        assert_eq!((one.failed.as_deref(), one.timeouts), (None, 0));
         // What was on its way when measuring began was appended before.
         assert!(one.append.len() + 64 >= one.append_to_ack.len());
         assert!(one.append.value_at_quantile(0.5) < one.append_to_ack.value_at_quantile(0.5));
         let ends: Vec<_> = one.sampled.iter().map(|sampled| sampled.end).collect();
         assert!(ends.is_sorted(), "acknowledged in the order of the log");
     }
-    assert!(load.take_worst() > Nanos::new(0));
-    assert_eq!(load.take_worst(), Nanos::new(0), "taken once");
+    assert!(ran.load.take_worst() > Nanos::new(0));
+    assert_eq!(ran.load.take_worst(), Nanos::new(0), "taken once");
 }
 
 #[test]
-fn a_load_of_mixed_sizes_sends_all_of_them() {
+fn what_is_on_its_way_at_the_end_is_waited_for_and_counts() {
+    // Longer than the load runs: nothing is acknowledged before it is stopped.
+    let held = Duration::from_millis(900);
+    let root = tempfile::tempdir().unwrap();
+    let segment_size = store_core::SegmentSize::new(16 << 20).unwrap();
+    let options = LogOptions { segment_size, ..LogOptions::default() };
+    let config = group_commit::Config {
+        gather: nanos(held),
+        siblings: 2,
+        ..group_commit::Config::default()
+    };
+    let strategy = GroupCommit::new(config).unwrap();
+    let log = Log::open(root.path(), options, strategy).unwrap();
+    let load = Load::new(shape(8, None), small());
+    let produced: Vec<Produced> = thread::scope(|scope| {
+        let producers = load.start(scope, &log);
+        load.measure(now());
+        thread::sleep(HALF);
+        load.stop(now());
+        producers.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for one in &produced {
+        assert!(one.append_to_ack.len() >= 8, "{} counted", one.append_to_ack.len());
+        assert!(one.append_to_ack.max() >= 500_000_000, "{}", one.append_to_ack.max());
+    }
+    log.abandon();
+}
+
+#[test]
+fn a_load_of_mixed_sizes_sends_all_of_them_in_their_shares() {
     let shares =
         [(100, 50), (3000, 50)].map(|(bytes, percent)| crate::profile::Share { bytes, percent });
     let bodies = Bodies::mixed(1, &MessageBytes::mix(shares.to_vec()).unwrap()).unwrap();
-    let lens: Vec<_> = (0..100).map(|index| bodies.get(index).len()).collect();
-    assert!(lens.contains(&100) && lens.contains(&3000));
+    let ran = run(shape(64, None), bodies, 2 * HALF);
+    let large = ran.lens.iter().filter(|len| **len > 3000).count();
+    let all = ran.lens.len();
+    assert!(all >= 200 && ran.lens.iter().all(|len| *len > 3000 || *len < 300), "{all}");
+    assert!((all * 3 / 10..all * 7 / 10).contains(&large), "{large} of {all} are large");
 }
 
 #[test]

@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_cell_writes_its_zeroes_and_each_probe_of_a_search_too() {
         let limits = Limits { soft: 50, hard: 100, most: 130, raw: 10 };
-        let (mut strategy, mut workload) = canary();
+        let (mut strategy, mut workload) = canary("begin");
         assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 260, "zeroes first");
         assert_eq!(limits.written(&What::Raw(&workload)), 130);
         assert_eq!(Limits { raw: 900, ..limits }.written(&What::Raw(&workload)), 900);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 130);
         let p99 = Duration::from_millis(10);
         workload.pace = Pace::FindRate { p99, arrival: Arrival::Poisson };
-        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 15 * 130);
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 29 * 130);
         strategy.settings = Settings::None { io: Io::Mapped };
         workload.pace = Pace::Closed;
         assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 130);

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::profile::Sysctls;
 use crate::results::{Cell, Check, Level};
 use crate::sysctl::{Applied, Guard, Status as InForce};
+use crate::validity;
 
 /// Whether a cell runs under the settings that its name says, and its disk's device under those of
 /// its own.
@@ -47,10 +48,7 @@ pub(super) fn unchanged(guard: &Guard, cell: &mut Cell) -> Result<()> {
         changed.collect::<Vec<_>>().join("; ")
     };
     let rule = "nobody else changed the kernel's settings meanwhile".to_owned();
-    cell.validity.push(Check { code: "sysctl_unchanged".to_owned(), level, value, rule });
-    if level == Level::Invalid {
-        cell.status = crate::results::Status::Invalid;
-    }
+    validity::add(cell, Check { code: "sysctl_unchanged".to_owned(), level, value, rule });
     Ok(())
 }
 

@@ -132,8 +132,9 @@ fn told(before: &Sweep, after: &Sweep) -> Vec<String> {
     told
 }
 
-/// The same small cell at the beginning and the end of each block, which shows drift.
-pub(super) fn canary() -> (Strategy, Workload) {
+/// The same small cell at the beginning and the end of each block, which shows drift; `when` is
+/// part of its name.
+pub(super) fn canary(when: &str) -> (Strategy, Workload) {
     let settings = Settings::GroupCommit {
         timeout: Duration::from_secs(5),
         gather: Duration::ZERO,
@@ -143,7 +144,7 @@ pub(super) fn canary() -> (Strategy, Workload) {
         prealloc: Prealloc::Zero,
     };
     let workload = Workload {
-        name: CANARY.to_owned(),
+        name: when.to_owned(),
         message_bytes: MessageBytes::one(4096),
         producers: vec![1],
         window: 1,
@@ -165,7 +166,7 @@ pub(super) fn noise(rates: &[f64], gates: Gates) -> Option<(f64, bool)> {
     (rates.len() > 1).then_some((spread, spread > f64::from(gates.noise_max_pct)))
 }
 
-/// The name of the canary, as strategy and as workload.
+/// The canary's name, as a strategy.
 pub const CANARY: &str = "canary";
 /// A canary is measured no longer.
 pub(super) const LONGEST_CANARY: Duration = Duration::from_secs(5);

@@ -80,7 +80,7 @@ impl Prepared {
         let per_block = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(canaries);
         let most = |item: &&Item<'_>| self.benches[item.disk].as_ref().map_or(0, |b| b.limits.most);
         let first = self.benches.iter().flatten().next().expect("one is there");
-        let (strategy, workload) = plan::canary();
+        let (strategy, workload) = plan::canary("begin");
         let canary = first.limits.written(&What::Strategy(&strategy, &workload, 1));
         let written = items.iter().map(|item| {
             self.benches[item.disk].as_ref().map_or(0, |bench| bench.limits.written(&item.what))

@@ -110,7 +110,7 @@ fn each_setting_is_in_force_during_its_cells_and_put_back_after() {
     let (finished, seen) = run(&place, None);
     assert_eq!(seen_of(&seen, "percent"), [PERCENT; 2]);
     assert_eq!(seen_of(&seen, "sizes"), [SIZES; 2]);
-    assert_eq!(seen_of(&seen, "as-found"), [FOUND], "both canaries");
+    assert_eq!(seen_of(&seen, "as-found"), [FOUND; 2], "both canaries");
     for cell in &finished.cells {
         assert_eq!(check(cell, NOT_APPLIED).level, Level::Pass);
         assert_eq!(check(cell, "sysctl_unchanged").level, Level::Pass);

@@ -148,8 +148,13 @@ fn with_everything(mut cell: Cell) -> Cell {
         offered_per_s: 1000.0,
         arrival: Arrival::Poisson,
         due: 1000,
+
+        judged: 9,
+        unsent: 1,
+        promised_p99_ns: Some(1),
         due_to_ack_ns: Quantiles::default(),
         lag_ns: Quantiles::default(),
+        own_lag_ns: Quantiles::default(),
     });
     cell.stalls =
         vec![Stall { at_ns: 1, took_ns: 60_000_000, dirty_bytes: Some(1), throttled: Some(true) }];

@@ -19,6 +19,7 @@ mod hole;
 mod hostile;
 mod kill;
 mod medium;
+mod page_cache;
 mod reader;
 mod recovery;
 mod reopen;
