@@ -23,8 +23,9 @@ use crate::{exit, powercut, progress, say, signals};
 /// on fresh logs in the directory's file system, several times in random order. Prints a table on
 /// stdout and leaves records, charts and a report in results/. Ctrl-C keeps what was measured.
 ///
-/// Sweeps may also vary disks and the kernel's vm.dirty_* settings, which are put back in any case:
-/// at the end, at a signal, and after a kill by the next start or `cargo xtask restore`.
+/// Sweeps may also vary disks and the kernel's vm.dirty_* settings, and limit a disk that they
+/// make; what they set is put back in any case: at the end, at a signal, and after a kill by the
+/// next start or `cargo xtask restore`.
 ///
 /// Exit codes: 0 ok, 1 wrong command, profile or directory, 2 invalid figures or not one whole
 /// block of them, 3 kernel settings of the sweep could not be applied (its cells say so), 130
@@ -48,7 +49,8 @@ pub(crate) struct Arguments {
 /// Say what `bench` would do: cells, time, bytes, disks, and what this machine lacks
 ///
 /// Disks that the sweep makes are made and calibrated to see whether they can be, and taken away
-/// again. Nothing is measured, no kernel setting is touched.
+/// again; not while a sweep runs, which that would disturb. Nothing is measured, no kernel setting
+/// is touched.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
     #[command(flatten)]
@@ -190,7 +192,65 @@ const COLUMNS: usize = 80;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use harness::profile::Sysctls;
+    use harness::sysctl::{DirtySettings, Key};
+
     use super::*;
+
+    /// The run of a tiny sweep over a kernel setting; `refuse` is what the kernel does not take.
+    fn finished(refuse: &str) -> Finished {
+        // On the disk that the project is built on, not in a file system of memory.
+        let built = std::env::current_exe().unwrap();
+        let place = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
+        let kernel = Roots::imitated(place.path()).unwrap();
+        std::fs::write(place.path().join("vm/refuse"), refuse).unwrap();
+        let mut sweep = Sweep::load("tiny", &crate::root()).unwrap();
+        let mut settings = DirtySettings::default();
+        settings.set(Key::ExpireCentisecs, 100).unwrap();
+        sweep.sysctls = vec![Sysctls { name: "short".to_owned(), settings }];
+        sweep.strategies.truncate(1);
+        sweep.measure = Duration::from_millis(50);
+        let order = Order {
+            directory: place.path().to_owned(),
+            results: place.path().join("results"),
+            sweep,
+            origin: origin(),
+            allow_in_memory: true,
+            server: emulated::served_by(powercut::DISK_TASK).unwrap(),
+            kernel,
+            resume: None,
+        };
+        let interrupted = AtomicBool::new(false);
+        let finished = run::run_any_build(&order, &interrupted, &mut Progress::default()).unwrap();
+        assert!(finished.error.is_none(), "{:?}", finished.error);
+        finished
+    }
+
+    #[test]
+    fn settings_that_were_not_applied_are_told_by_the_exit_code() {
+        let Finished { manifest, mut cells, .. } = finished("dirty_expire_centisecs 13");
+        assert!(cells.iter().all(|cell| cell.status == Status::Invalid));
+        assert_eq!(exit_code(&manifest, &cells), 3, "and not 2, although the cells are invalid");
+        for cell in &mut cells {
+            cell.validity.retain(|check| check.code != run::NOT_APPLIED);
+        }
+        assert_eq!(exit_code(&manifest, &cells), 2);
+        let Finished { mut manifest, mut cells, .. } = finished("");
+        let applied = |cell: &Cell| {
+            let mut checks = cell.validity.iter();
+            checks.any(|check| check.code == run::NOT_APPLIED && check.level == Level::Pass)
+        };
+        assert!(cells.iter().all(applied));
+        // What a short cell in a debug build is besides does not matter here.
+        for cell in &mut cells {
+            cell.status = Status::Valid;
+        }
+        assert_eq!(exit_code(&manifest, &cells), 0);
+        manifest.cells_done = 1;
+        assert_eq!(exit_code(&manifest, &cells), 2, "less than a block");
+    }
 
     #[test]
     fn a_budget_is_a_number_and_its_unit() {

@@ -67,14 +67,14 @@ impl Arguments {
         }
         let path = self.path.clone();
         Ok(match &*self.kind {
-            LOOP => DiskSpec::Loop { backing: path, file_system, mount_options, bytes },
+            LOOP => DiskSpec::Loop { backing: Some(path), file_system, mount_options, bytes },
             TMPFS => {
                 ensure!(mount_options.is_empty(), "--mount-options is not for tmpfs");
                 DiskSpec::Tmpfs { bytes }
             }
             _ => {
                 ensure!(mount_options.is_empty(), "--mount-options is for disks that are made");
-                DiskSpec::Host { path, plp: None }
+                DiskSpec::Host { path: Some(path), plp: false }
             }
         })
     }

@@ -16,7 +16,7 @@ fn command() -> Vec<String> {
     ["cargo", "xtask"].map(str::to_owned).into_iter().chain(std::env::args().skip(1)).collect()
 }
 
-/// The checkout's revision and whether it has changes; `None` without git.
+/// The checkout's revision and whether it has changes, those of profiles apart; `None` without git.
 fn revision(root: &Path) -> Option<(String, bool)> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output()?;
@@ -24,6 +24,7 @@ fn revision(root: &Path) -> Option<(String, bool)> {
         String::from_utf8(output.stdout).context("git")
     };
     let revision = git(&["rev-parse", "HEAD"]).ok()?;
-    let dirty = !git(&["status", "--porcelain"]).ok()?.trim().is_empty();
+    // A profile of one's own is no other program, and its text stands in the results.
+    let dirty = !git(&["status", "--porcelain", "--", ".", ":!profiles"]).ok()?.trim().is_empty();
     Some((revision.trim().to_owned(), dirty))
 }

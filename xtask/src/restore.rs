@@ -7,7 +7,7 @@ use harness::sysctl::{self, Leftover, Restored, Roots};
 
 use crate::{exit, say};
 
-/// Put back the kernel settings (vm.dirty_*) that a killed run left
+/// Put back the kernel settings (vm.dirty_*, limits of disks) that a killed run left
 ///
 /// A run puts them back itself, however it ends, unless it is killed with SIGKILL. Then the next
 /// run does, or this task; it takes root. While a run is at work nothing is touched.

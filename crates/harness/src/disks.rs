@@ -31,34 +31,46 @@ pub enum DiskSpec {
         disk_type: DiskType,
         /// The file system on it.
         file_system: FsKind,
-        /// As of `mount -o`; may be empty.
+        /// What `mount -o` gets, such as `noatime,data=ordered`; empty for nothing.
         mount_options: String,
         /// Its size. Memory is taken for what is written.
         bytes: u64,
     },
     /// A directory as it is.
     Host {
-        /// The directory.
-        path: PathBuf,
-        /// Whether who measures says that the drive's cache survives a power cut.
-        plp: Option<bool>,
+        /// The directory; `None` is the one that is given when it is made.
+        path: Option<PathBuf>,
+        /// Whether who measures declares that the drive's cache survives a power cut.
+        plp: bool,
     },
     /// A file system of its own in an image file, under a loop device.
     Loop {
-        /// The directory in which the image is made.
-        backing: PathBuf,
+        /// The directory in which the image is made; `None` is the one that is given then.
+        backing: Option<PathBuf>,
         /// The file system in it.
         file_system: FsKind,
-        /// As of `mount -o`; may be empty.
+        /// What `mount -o` gets; empty for nothing.
         mount_options: String,
         /// The size of the image, all of which is written before it is used.
         bytes: u64,
+    },
+    /// A type of disk in virtual time. Nothing is written anywhere, so it cannot be made.
+    Simulated {
+        /// Which type.
+        disk_type: DiskType,
     },
     /// A file system in memory.
     Tmpfs {
         /// Its size.
         bytes: u64,
     },
+}
+
+impl DiskSpec {
+    /// Whether it is made for a run, and taken away after it.
+    pub fn is_made(&self) -> bool {
+        !matches!(self, Self::Host { .. })
+    }
 }
 
 /// What a result must say about the disk it was measured on.
@@ -191,10 +203,11 @@ struct Undo {
 }
 
 impl Disk {
-    /// Makes the disk, with a directory of its own below `work` to mount on. `server` is the
+    /// Makes the disk, with a directory of its own below `given` to mount on. `server` is the
     /// program that serves emulated disks.
     ///
-    /// With all kinds but [`DiskSpec::Host`] the calling thread has mounts of its own from then on.
+    /// With all kinds that [are made](DiskSpec::is_made) the calling thread has mounts of its own
+    /// from then on.
     ///
     /// # Errors
     ///
@@ -202,11 +215,13 @@ impl Disk {
     /// machine lacks; others can still be made.
     pub fn make(
         spec: &DiskSpec,
-        work: &Path,
+        given: &Path,
         server: &ServerCommand,
     ) -> Result<Result<Self, Unavailable>> {
         match spec {
-            DiskSpec::Host { path, plp } => making::host(path, *plp).map(Ok),
+            DiskSpec::Host { path, plp } => {
+                making::host(path.as_deref().unwrap_or(given), *plp).map(Ok)
+            }
             DiskSpec::Emulated { disk_type, file_system, mount_options, bytes } => {
                 let disk = making::Emulated {
                     disk_type: *disk_type,
@@ -214,18 +229,22 @@ impl Disk {
                     mount_options,
                     bytes: *bytes,
                 };
-                unavailable::told(disk.make(work, server))
+                unavailable::told(disk.make(given, server))
             }
             DiskSpec::Loop { backing, file_system, mount_options, bytes } => {
                 let image = making::Image {
-                    backing,
+                    backing: backing.as_deref().unwrap_or(given),
                     file_system: *file_system,
                     mount_options,
                     bytes: *bytes,
                 };
-                unavailable::told(image.make(work))
+                unavailable::told(image.make(given))
             }
-            DiskSpec::Tmpfs { bytes } => unavailable::told(making::memory(work, *bytes)),
+            DiskSpec::Simulated { .. } => Ok(Err(Unavailable {
+                why: "a simulated disk has no files to measure".to_owned(),
+                how: "cargo xtask powercut simulates what a power cut takes".to_owned(),
+            })),
+            DiskSpec::Tmpfs { bytes } => unavailable::told(making::memory(given, *bytes)),
         }
     }
 

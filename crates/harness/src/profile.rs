@@ -29,9 +29,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use broker_conf::BrokerConf;
 pub use model::{
-    Arrival, Burst, DirtyLimit, Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings,
-    Share, Slo, Strategy, Sweep, Sysctls, Workload,
+    Burst, Disk, Gates, Io, MessageBytes, Pace, Prealloc, Settings, Share, Slo, Strategy, Sweep,
+    Sysctls, Workload,
 };
+
+pub use crate::disks::DiskSpec;
+pub use crate::results::Arrival;
 
 /// The schema of a profile.
 pub const PROFILE_SCHEMA: &str = "flushmark.profile/v1";

@@ -17,7 +17,7 @@ use rustix::fs::syncfs;
 use self::bench::Bench;
 use self::earlier::Earlier;
 pub use self::kernel::NOT_APPLIED;
-use self::kernel::{settings, sysctl_check, unchanged};
+use self::kernel::{sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
 use self::prepared::Prepared;
@@ -34,7 +34,7 @@ use crate::results::{
     Manifest, MeasuredDisk, Origin, Outcome,
 };
 use crate::search;
-use crate::sysctl::{DirtySettings, Guard, Leftover, Roots};
+use crate::sysctl::{self, DeviceLimits, DeviceNumber, DirtySettings, Guard, Leftover, Roots};
 use crate::vmstat;
 
 /// What to run and where.
@@ -157,8 +157,11 @@ pub fn run_any_build(
     // First of all: another sweep is not to be disturbed by so much as the making of a disk.
     let guard = Guard::take(&order.kernel)?;
     let earlier = order.resume.as_ref().map(|path| Earlier::open(path, &order)).transpose()?;
-    let prepared = Prepared::new(&mut order, interrupted)?;
+    let mut prepared = Prepared::new(&mut order, interrupted)?;
     let mut plan = prepared.plan(&order);
+    if let Some(earlier) = &earlier {
+        prepared.environment = earlier.joined(prepared.environment);
+    }
     plan.leftover = guard.leftover().clone();
     let (output, manifest, cells) = begin(&order, &mut plan, earlier)?;
     watch.planned(&plan);
@@ -189,6 +192,8 @@ pub fn run_any_build(
 /// As [`run`], before its first cell.
 pub fn plan(order: &Order, interrupted: &AtomicBool) -> Result<Plan> {
     let mut order = order.clone();
+    // The making of a disk would disturb another sweep; a whole guard would change settings.
+    let _lock = sysctl::lock(&order.kernel)?;
     let prepared = Prepared::new(&mut order, interrupted)?;
     let plan = prepared.plan(&order);
     for bench in prepared.benches.into_iter().flatten() {
@@ -203,7 +208,7 @@ fn begin(
     plan: &mut Plan,
     earlier: Option<Earlier>,
 ) -> Result<(Output, Manifest, Vec<Cell>)> {
-    let Some(Earlier { output, manifest: then, cells }) = earlier else {
+    let Some(Earlier { output, manifest: then, cells, .. }) = earlier else {
         let started_at_ms = wall_ms();
         let name = run_name(started_at_ms, &order.sweep.name, &plan.environment.host_hash);
         let output = Output::create(&order.results, &name)?;
@@ -247,6 +252,9 @@ fn manifest(order: &Order, name: &str, plan: &Plan, started_at_ms: u64) -> Manif
     }
 }
 
+/// What a disk's device may have of the dirty limit.
+type Limited = Option<(DeviceNumber, DeviceLimits)>;
+
 struct Running<'a> {
     order: &'a Order,
     output: Output,
@@ -283,23 +291,25 @@ impl Running<'_> {
         if let Some(outcome) = self.canary(number, FIRST_CANARY)? {
             return Ok(Some(outcome));
         }
-        let mut in_force: Option<(usize, Check)> = None;
+        let mut in_force: Option<((usize, Limited), Check)> = None;
         for (position, item) in (0..).zip(plan::block(sweep, number)) {
             // The first block alone may take longer than everything was to take.
             if now() > self.deadline {
                 return Ok(Some(Outcome::Trimmed));
             }
-            if self.benches[item.disk].is_none() || self.has(number, position) {
+            let Some(bench) = &self.benches[item.disk] else { continue };
+            if self.has(number, position) {
                 continue;
             }
+            let asked = (item.sysctl, bench.device);
             let applied = match in_force.take() {
-                Some((of, check)) if of == item.sysctl => check,
-                _ => self.apply(item.sysctl)?,
+                Some((of, check)) if of == asked => check,
+                _ => self.apply(&item)?,
             };
             if let Some(outcome) = self.cell(number, position, item, &applied)? {
                 return Ok(Some(outcome));
             }
-            in_force = Some((item.sysctl, applied));
+            in_force = Some((asked, applied));
         }
         self.guard.apply(&DirtySettings::default(), &[])?;
         if let Some(outcome) = self.canary(number, LAST_CANARY)? {
@@ -320,16 +330,28 @@ impl Running<'_> {
         self.cells.iter().any(|cell| (cell.block, cell.position) == (block, position))
     }
 
-    /// Brings kernel settings into force, and says whether they are.
-    fn apply(&mut self, index: usize) -> Result<Check> {
-        let of = &self.order.sweep.sysctls[index];
+    /// Brings kernel settings into force, those of the disk's device too, and says whether they
+    /// are.
+    fn apply(&mut self, item: &Item<'_>) -> Result<Check> {
+        let of = &self.order.sweep.sysctls[item.sysctl];
+        let limited = self.benches[item.disk].as_ref().filter(|bench| bench.device.is_some());
+        let devices = limited.and_then(|bench| bench.device);
+        let is_nothing = of.changes_nothing() && devices.is_none();
         // Where the settings cannot even be read, nothing can be said of nothing being changed.
-        let is_unknown = of.changes_nothing() && self.guard.found().is_none();
-        let applied = if is_unknown { None } else { Some(self.guard.apply(&settings(of)?, &[])?) };
+        let is_unknown = is_nothing && self.guard.found().is_none();
+        let applied = if is_unknown {
+            None
+        } else {
+            Some(self.guard.apply(&of.settings, devices.as_slice())?)
+        };
         let check = sysctl_check(of, applied.as_ref());
-        if let Some(applied) = applied.filter(|_| !of.changes_nothing()) {
-            self.manifest.sysctls.retain(|earlier| earlier.name != of.name);
-            self.manifest.sysctls.push(AppliedSysctls { name: of.name.clone(), applied });
+        if let Some(applied) = applied.filter(|_| !is_nothing) {
+            let name = match limited {
+                Some(bench) => format!("{} on {}", of.name, bench.name),
+                None => of.name.clone(),
+            };
+            self.manifest.sysctls.retain(|earlier| earlier.name != name);
+            self.manifest.sysctls.push(AppliedSysctls { name, applied });
             self.output.write_json("manifest.json", &self.manifest)?;
         }
         Ok(check)

@@ -108,6 +108,8 @@ fn highest(begin: u64, probe: &mut dyn FnMut(u64) -> Result<Option<bool>>) -> Re
 
 /// Enough for a factor of a thousand and five percent.
 const MOST_RATES: u32 = 14;
+/// With the one that begins, and each rate tried twice.
+pub(crate) const MOST_CELLS: u32 = 1 + 2 * MOST_RATES;
 
 #[cfg(test)]
 mod tests {

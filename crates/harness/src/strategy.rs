@@ -223,6 +223,16 @@ pub fn is_direct(settings: &Settings) -> bool {
     }
 }
 
+/// Whether segments are written with zeroes before they are used.
+pub fn is_zeroed(settings: &Settings) -> bool {
+    match settings {
+        Settings::CommitRealtime { prealloc, .. }
+        | Settings::FlushRealtime { prealloc, .. }
+        | Settings::GroupCommit { prealloc, .. } => *prealloc == profile::Prealloc::Zero,
+        Settings::None { .. } => false,
+    }
+}
+
 /// Whether appended bytes are staged in process memory, so that a crash of the process takes them.
 pub fn is_staged(settings: &Settings) -> bool {
     match settings {

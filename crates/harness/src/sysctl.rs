@@ -30,11 +30,11 @@ pub use device::{DeviceLimits, DeviceNumber, Share};
 pub use kernel::{Change, Roots};
 pub use leftover::{Leftover, Restored, restore_leftover};
 pub use owner::Busy;
-pub use settings::{DirtySettings, Key, Limit, Refused};
+pub use settings::{DirtySettings, Key, Limit, Refused, Warning};
 
 use crate::vmstat;
 use leftover::{Devices, Record};
-use owner::Lock;
+pub(crate) use owner::Lock;
 
 /// The right to change the kernel's settings, and the duty to put them back.
 ///
@@ -98,7 +98,11 @@ impl Guard {
     ///
     /// If settings of an earlier profile could not be put back: then it is not known what is in
     /// force, and the restore file stays. If [`restore_now`] was called: the program is to end.
-    pub fn apply(&mut self, asked: &DirtySettings, devices: &[DeviceLimits]) -> Result<Applied> {
+    pub fn apply(
+        &mut self,
+        asked: &DirtySettings,
+        devices: &[(DeviceNumber, DeviceLimits)],
+    ) -> Result<Applied> {
         locked(&self.held).apply(asked, devices)
     }
 
@@ -132,6 +136,16 @@ impl Guard {
     pub fn found(&self) -> Option<DirtySettings> {
         locked(&self.held).baseline.clone().ok()
     }
+}
+
+/// Takes the machine's lock alone: nothing is read, and what a killed process left stays. For what
+/// a sweep must not be disturbed by.
+///
+/// # Errors
+///
+/// [`Busy`] if a sweep runs on this machine.
+pub(crate) fn lock(roots: &Roots) -> Result<Lock> {
+    Lock::take(&roots.run)
 }
 
 impl Drop for Guard {
@@ -302,7 +316,11 @@ struct Held {
 }
 
 impl Held {
-    fn apply(&mut self, asked: &DirtySettings, devices: &[DeviceLimits]) -> Result<Applied> {
+    fn apply(
+        &mut self,
+        asked: &DirtySettings,
+        devices: &[(DeviceNumber, DeviceLimits)],
+    ) -> Result<Applied> {
         if self.is_over {
             bail!("the kernel's settings were put back, because the program is to end");
         }
@@ -331,7 +349,7 @@ impl Held {
     fn prepare(
         &mut self,
         asked: &DirtySettings,
-        devices: &[DeviceLimits],
+        devices: &[(DeviceNumber, DeviceLimits)],
     ) -> Result<Option<DirtySettings>> {
         if let Some(obstacle) = &self.obstacle {
             bail!("{obstacle}");
@@ -349,9 +367,9 @@ impl Held {
             bail!("{reason}");
         }
         let mut known = self.devices.clone();
-        for limits in devices {
-            if let Entry::Vacant(entry) = known.entry(limits.device) {
-                entry.insert(self.roots.device(limits.device)?);
+        for (device, _) in devices {
+            if let Entry::Vacant(entry) = known.entry(*device) {
+                entry.insert(self.roots.device(*device)?);
             }
         }
         let record = Record::new(baseline, known.clone())?;
@@ -360,7 +378,11 @@ impl Held {
         Ok(Some(target))
     }
 
-    fn enforce(&mut self, target: &DirtySettings, devices: &[DeviceLimits]) -> Result<()> {
+    fn enforce(
+        &mut self,
+        target: &DirtySettings,
+        devices: &[(DeviceNumber, DeviceLimits)],
+    ) -> Result<()> {
         for (key, value) in target.iter() {
             self.roots.put(key, value)?;
         }
@@ -370,13 +392,13 @@ impl Held {
                 bail!("{failed}");
             }
         }
-        devices.iter().try_for_each(|limits| self.roots.limit_device(limits))?;
+        devices.iter().try_for_each(|(device, limits)| self.roots.limit_device(*device, limits))?;
         let report = self.report(&DirtySettings::default(), devices);
         report.reason.map_or(Ok(()), |reason| Err(anyhow!("{reason}")))
     }
 
     /// What was asked for against what the kernel says.
-    fn report(&self, asked: &DirtySettings, devices: &[DeviceLimits]) -> Applied {
+    fn report(&self, asked: &DirtySettings, devices: &[(DeviceNumber, DeviceLimits)]) -> Applied {
         let mut values = Vec::new();
         let mut reason = None;
         let mut add = |key: String, asked: u64, found: Option<u64>, is_taken: bool| {
@@ -390,17 +412,18 @@ impl Held {
             let found = self.roots.value(key);
             add(format!("vm.{key}"), value, found, found == Some(value));
         }
-        for limits in devices {
-            let device = limits.device;
+        for (device, limits) in devices {
             for (name, value) in limits.asked() {
-                let found = self.roots.device_value(device, name);
+                let found = self.roots.device_value(*device, name);
                 let is_taken = found.is_some_and(|found| device::is_taken(name, value, found));
                 add(format!("bdi/{device}/{name}"), value, found, is_taken);
             }
         }
         let effective = effective(&self.roots).ok();
         let available = effective.and_then(|effective| effective.available_bytes());
-        let mut warnings = self.roots.settings().unwrap_or_default().warnings(available);
+        let now = self.roots.settings().unwrap_or_default();
+        let known = now.warnings(available).into_iter().map(|warning| warning.words);
+        let mut warnings: Vec<String> = known.collect();
         warnings.extend(effective.and_then(|effective| effective.warning()));
         Applied { status: Status::Applied, reason, values, warnings }
     }

@@ -46,6 +46,16 @@ impl FsKind {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
+    /// The least that it is to be made in: more than its maker asks for (`mkfs.btrfs` 109 MiB,
+    /// `mkfs.xfs` 300 MiB), with room for a segment of a log.
+    pub fn least_bytes(self) -> u64 {
+        match self {
+            Self::Btrfs => 128 << 20,
+            Self::Ext4 => 32 << 20,
+            Self::Xfs => 320 << 20,
+        }
+    }
+
     pub(crate) fn maker(self) -> (&'static str, &'static str) {
         match self {
             Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),

@@ -141,7 +141,7 @@ fn a_card_of_this_disk_holds_together_and_leaves_nothing() {
 fn host(path: &std::path::Path) -> Disk {
     use crate::disks::{DiskSpec, ServerCommand};
 
-    let spec = DiskSpec::Host { path: path.to_owned(), plp: None };
+    let spec = DiskSpec::Host { path: Some(path.to_owned()), plp: false };
     let server = ServerCommand { program: PathBuf::new(), arguments: Vec::new() };
     Disk::make(&spec, path, &server).unwrap().unwrap()
 }

@@ -178,7 +178,7 @@ impl Evidence {
         let Pace::Rate { per_s, arrival, burst } = workload.pace else { return None };
         Some(OpenLoop {
             offered_per_s: Offered { per_s, arrival, burst }.total_per_s(),
-            arrival: arrival.into(),
+            arrival,
             due: self.sum_open(|open| open.due),
             judged: self.sum_open(|open| open.judged),
             unsent: self.sum_open(|open| open.unsent),

@@ -19,9 +19,9 @@ use crate::{disk, format};
 type Making = Result<Disk, Stopped>;
 
 /// A directory as it is.
-pub(super) fn host(path: &Path, plp: Option<bool>) -> Result<Disk> {
+pub(super) fn host(path: &Path, plp: bool) -> Result<Disk> {
     let mut info = disk::inspect(path)?;
-    info.details.plp_declared = plp;
+    info.details.plp_declared = plp.then_some(true);
     let labels = labels(&info);
     Ok(Disk { directory: path.to_owned(), info, labels, undo: Undo::default() })
 }
@@ -56,7 +56,7 @@ pub(super) struct Image<'a> {
 
 impl Image<'_> {
     pub(super) fn make(&self, work: &Path) -> Making {
-        ensure_size(self.bytes, least_bytes(self.file_system), self.file_system.name())?;
+        ensure_size(self.bytes, self.file_system.least_bytes(), self.file_system.name())?;
         block::takes_images(self.file_system)?;
         let bytes = self.bytes / BLOCK * BLOCK;
         let image_directory = workdir(self.backing)?;
@@ -107,7 +107,7 @@ pub(super) struct Emulated<'a> {
 
 impl Emulated<'_> {
     pub(super) fn make(&self, work: &Path, server: &ServerCommand) -> Making {
-        ensure_size(self.bytes, least_bytes(self.file_system), self.file_system.name())?;
+        ensure_size(self.bytes, self.file_system.least_bytes(), self.file_system.name())?;
         block::available(self.file_system)?;
         has_memory(self.bytes)?;
         let bytes = self.bytes / BLOCK * BLOCK;
@@ -195,15 +195,6 @@ fn ensure_size(bytes: u64, least: u64, what: &str) -> Result<()> {
         size(least)
     );
     Ok(())
-}
-
-/// What a file system can be made in, by its maker, and a segment beside.
-fn least_bytes(kind: FsKind) -> u64 {
-    match kind {
-        FsKind::Btrfs => 128 << 20,
-        FsKind::Ext4 => 32 << 20,
-        FsKind::Xfs => 320 << 20,
-    }
 }
 
 /// Whether a disk that is memory leaves some of it to the rest.

@@ -24,7 +24,7 @@ fn make(spec: &DiskSpec, work: &Path) -> Option<Disk> {
 
 fn loop_of(backing: &Path, file_system: FsKind, bytes: u64, mount_options: &str) -> DiskSpec {
     let mount_options = mount_options.to_owned();
-    DiskSpec::Loop { backing: backing.to_owned(), file_system, mount_options, bytes }
+    DiskSpec::Loop { backing: Some(backing.to_owned()), file_system, mount_options, bytes }
 }
 
 /// Loop devices on files below `work`, and this thread's mounts there.
@@ -80,7 +80,7 @@ fn a_disk_says_what_its_figures_are_not() {
 #[test]
 fn a_directory_is_taken_as_it_is_and_stays() {
     let root = tempfile::tempdir().unwrap();
-    let spec = DiskSpec::Host { path: root.path().to_owned(), plp: Some(true) };
+    let spec = DiskSpec::Host { path: Some(root.path().to_owned()), plp: true };
     let disk = make(&spec, root.path()).unwrap();
     assert_eq!(disk.directory(), root.path());
     let info = disk.info();
@@ -95,7 +95,7 @@ fn a_directory_is_taken_as_it_is_and_stays() {
 
 #[test]
 fn a_directory_that_is_not_there_is_an_error() {
-    let spec = DiskSpec::Host { path: "/nonexistent/flushmark".into(), plp: None };
+    let spec = DiskSpec::Host { path: Some("/nonexistent/flushmark".into()), plp: false };
     let error = Disk::make(&spec, Path::new("/tmp"), &no_server()).unwrap_err();
     assert!(format!("{error:#}").contains("/nonexistent/flushmark"), "{error:#}");
 }

@@ -9,6 +9,7 @@ use super::scalar::{self, quoted};
 use super::steps::{Keys, Reader, SWITCH, Told};
 use super::yaml::{Entries, Shape, Text};
 use super::{Disk, DiskSpec};
+use crate::sysctl::{DeviceLimits, Share};
 
 impl Reader {
     /// The disks by name, those with errors as `None`.
@@ -35,13 +36,16 @@ impl Reader {
         beside: &[&str],
     ) -> Option<Disk> {
         let (at, keys) = (shape.referenced, Keys { path, entries: &shape.value.0, beside });
+        let limits = self.limits(&keys);
         let spec = match self.kind(at, &keys, &KINDS)? {
             "emulated" => self.emulated(at, &keys),
             "loop" => self.image(&keys),
-            "simulated" => self.model(at, &keys).map(|model| DiskSpec::Simulated { model }),
+            "simulated" => {
+                self.disk_type(at, &keys).map(|disk_type| DiskSpec::Simulated { disk_type })
+            }
             "tmpfs" => {
                 let size = self.size(&keys, "size", LEAST_BYTES..=MOST_BYTES, DEFAULT_BYTES);
-                size.map(|size_bytes| DiskSpec::Tmpfs { size_bytes })
+                size.map(|bytes| DiskSpec::Tmpfs { bytes })
             }
             _ => {
                 let path = self.path(&keys, "path");
@@ -49,21 +53,83 @@ impl Reader {
                 path.ok().zip(plp).map(|(path, plp)| DiskSpec::Host { path, plp })
             }
         };
-        Some(Disk { name: name.to_owned(), spec: spec? })
+        let spec = spec?;
+        if let DiskSpec::Emulated { file_system, .. } | DiskSpec::Loop { file_system, .. } = &spec
+            && *file_system == FsKind::Btrfs
+            && let Some(at) = LIMITS.into_iter().find_map(|key| keys.place(key))
+        {
+            // Its dirty pages are counted to a device of its own, which has no number here.
+            self.error(at, format!("{}: btrfs has no limits of a device", keys.path));
+            return None;
+        }
+        Some(Disk { name: name.to_owned(), spec, limits: limits? })
+    }
+
+    /// What it may have of the machine's dirty limit.
+    fn limits(&mut self, keys: &Keys<'_>) -> Option<DeviceLimits> {
+        let [max, min] = [("max_bytes", "max_ratio"), ("min_bytes", "min_ratio")]
+            .map(|(bytes, percent)| self.share(keys, bytes, percent));
+        let strict = keys.get("strict_limit").map(|text| {
+            self.chosen(&format!("{}.strict_limit", keys.path), text, &SWITCH).ok_or(Told)
+        });
+        let limits =
+            DeviceLimits { max: max.ok()?, min: min.ok()?, strict: strict.transpose().ok()? };
+        if let (Some(Share::Percent(max)), Some(Share::Percent(min))) = (limits.max, limits.min)
+            && max < min
+            && let Some(at) = keys.place("min_ratio")
+        {
+            let path = &keys.path;
+            self.error(at, format!("{path}.min_ratio: {min} is more than max_ratio, {max}"));
+            return None;
+        }
+        Some(limits)
+    }
+
+    /// A share in one of two units; `None` if there is neither.
+    fn share(
+        &mut self,
+        keys: &Keys<'_>,
+        bytes: &str,
+        percent: &str,
+    ) -> Result<Option<Share>, Told> {
+        if let (Some(_), Some(at)) = (keys.get(bytes), keys.place(percent)) {
+            self.error(at, format!("{}: {bytes} and {percent} exclude each other", keys.path));
+            return Err(Told);
+        }
+        let in_bytes = keys.get(bytes).map(|_| {
+            self.size(keys, bytes, LEAST_SHARE_BYTES..=MOST_BYTES, 0).map(Share::Bytes).ok_or(Told)
+        });
+        let in_percent = keys
+            .get(percent)
+            .map(|_| self.integer(keys, percent, 1..=100, 0_u64).map(Share::Percent).ok_or(Told));
+        in_bytes.or(in_percent).transpose()
     }
 
     fn emulated(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskSpec> {
-        let model = self.model(at, keys);
-        let (file_system, size_bytes) = self.formatted(keys);
+        let disk_type = self.disk_type(at, keys);
+        let (file_system, bytes) = self.formatted(keys);
+        let mount_options = self.mount_options(keys);
         Some(DiskSpec::Emulated {
-            model: model?,
+            disk_type: disk_type?,
             file_system: file_system?,
-            size_bytes: size_bytes?,
+            mount_options: mount_options?,
+            bytes: bytes?,
         })
     }
 
     fn image(&mut self, keys: &Keys<'_>) -> Option<DiskSpec> {
-        let (file_system, size_bytes) = self.formatted(keys);
+        let (file_system, bytes) = self.formatted(keys);
+        let mount_options = self.mount_options(keys);
+        let backing = self.path(keys, "backing");
+        Some(DiskSpec::Loop {
+            backing: backing.ok()?,
+            file_system: file_system?,
+            mount_options: mount_options?,
+            bytes: bytes?,
+        })
+    }
+
+    fn mount_options(&mut self, keys: &Keys<'_>) -> Option<String> {
         let mount_options = self.optional(keys, "mount_options", String::new(), mount_options);
         if let (Some(options), Some(text)) = (&mount_options, keys.get("mount_options"))
             && let Some(option) = options.split(',').find(|option| UNFLUSHED.contains(option))
@@ -75,13 +141,7 @@ impl Reader {
             );
             self.warn(text.referenced, message);
         }
-        let backing = self.path(keys, "backing");
-        Some(DiskSpec::Loop {
-            file_system: file_system?,
-            size_bytes: size_bytes?,
-            mount_options: mount_options?,
-            backing: backing.ok()?,
-        })
+        mount_options
     }
 
     /// The file system and a size that it can have.
@@ -89,9 +149,9 @@ impl Reader {
         let file_system = self.choice(keys, "file_system", &FILE_SYSTEMS, FsKind::Ext4);
         let size = self.size(keys, "size", LEAST_BYTES..=MOST_BYTES, DEFAULT_BYTES);
         if let (Some(kind), Some(size), Some(text)) = (file_system, size, keys.get("size"))
-            && size < least_bytes(kind)
+            && size < kind.least_bytes()
         {
-            let least = least_bytes(kind) >> 20;
+            let least = kind.least_bytes() >> 20;
             let message = format!(
                 "{}.size: {} is too small for {} (at least {least}MiB)",
                 keys.path,
@@ -103,10 +163,10 @@ impl Reader {
         (file_system, size)
     }
 
-    fn model(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskType> {
+    fn disk_type(&mut self, at: Location, keys: &Keys<'_>) -> Option<DiskType> {
         let path = format!("{}.type", keys.path);
         let text = self.needed(at, &path, keys.get("type"))?;
-        let types = DiskType::ALL.map(|model| (model.name(), model));
+        let types = DiskType::ALL.map(|known| (known.name(), known));
         self.chosen(&path, text, &types)
     }
 
@@ -137,30 +197,54 @@ fn mount_options(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What the programs that make them ask for.
-fn least_bytes(kind: FsKind) -> u64 {
-    match kind {
-        FsKind::Btrfs => 128 << 20,
-        FsKind::Ext4 => LEAST_BYTES,
-        FsKind::Xfs => 300 << 20,
-    }
-}
-
 /// The kinds of disks and the keys that each takes.
 const KINDS: [(&str, &[&str]); 5] = [
     ("host", &["kind", "path", "plp"]),
-    ("loop", &["kind", "file_system", "size", "mount_options", "backing"]),
+    (
+        "loop",
+        &[
+            "kind",
+            "file_system",
+            "size",
+            "mount_options",
+            "backing",
+            "max_bytes",
+            "max_ratio",
+            "min_bytes",
+            "min_ratio",
+            "strict_limit",
+        ],
+    ),
     ("tmpfs", &["kind", "size"]),
-    ("emulated", &["kind", "type", "file_system", "size"]),
+    (
+        "emulated",
+        &[
+            "kind",
+            "type",
+            "file_system",
+            "size",
+            "mount_options",
+            "max_bytes",
+            "max_ratio",
+            "min_bytes",
+            "min_ratio",
+            "strict_limit",
+        ],
+    ),
     ("simulated", &["kind", "type"]),
 ];
+
+/// The keys of [`DeviceLimits`].
+const LIMITS: [&str; 5] = ["max_bytes", "max_ratio", "min_bytes", "min_ratio", "strict_limit"];
 
 const FILE_SYSTEMS: [(&str, FsKind); 3] =
     [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
 
 const UNFLUSHED: [&str; 3] = ["barrier=0", "nobarrier", "flushoncommit=0"];
 const UNWRITABLE: [&str; 2] = ["ro", "norecovery"];
-/// A log of small segments, and the file of the raw loop.
+/// For every kind. What a run needs beside its file system is known when it is made, and said then.
 const LEAST_BYTES: u64 = 64 << 20;
 const DEFAULT_BYTES: u64 = 2 << 30;
 const MOST_BYTES: u64 = 1 << 40;
+/// A rule of ours: the kernel keeps bytes as millionths of its limit, which below are too few.
+const LEAST_SHARE_BYTES: u64 = 1 << 20;

@@ -1,12 +1,12 @@
 //! What a profile says, once it is read: only values that make sense together can be written here.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crashlab::block::{DiskType, FsKind};
 use serde::{Deserialize, Serialize};
 
-use crate::results::Kind;
+use crate::disks::DiskSpec;
+use crate::results::{Arrival, Kind};
+use crate::sysctl::{DeviceLimits, DirtySettings};
 
 use super::Finding;
 
@@ -60,105 +60,44 @@ pub struct Disk {
     pub name: String,
     /// What it is.
     pub spec: DiskSpec,
+    /// What it may have of the machine's dirty limit, if it is made for the run and is a device.
+    pub limits: DeviceLimits,
 }
 
 impl Disk {
     /// The disk of a matrix that names none: the directory that the command was given.
     pub fn host() -> Self {
         let name = Self::HOST.to_owned();
-        Self { name, spec: DiskSpec::Host { path: None, plp: false } }
+        let spec = DiskSpec::Host { path: None, plp: false };
+        Self { name, spec, limits: DeviceLimits::default() }
     }
 
     /// The name of [`Self::host`].
     pub const HOST: &str = "host";
 }
 
-/// The kinds of disks.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum DiskSpec {
-    /// A type of disk with its latencies, through a block device that a process of ours serves.
-    Emulated {
-        /// Which latencies.
-        model: DiskType,
-        /// What it is formatted with.
-        file_system: FsKind,
-        /// Its size; memory is taken for what is written.
-        size_bytes: u64,
-    },
-    /// A directory as it is.
-    Host {
-        /// The directory; `None` is that of the command line.
-        path: Option<PathBuf>,
-        /// Whether the user declares that the device keeps its cache through a power cut.
-        plp: bool,
-    },
-    /// An image in a file, with a file system of its own.
-    Loop {
-        /// What it is formatted with.
-        file_system: FsKind,
-        /// Its size, allocated in full.
-        size_bytes: u64,
-        /// What `mount -o` gets, such as `noatime,data=ordered`; empty for nothing.
-        mount_options: String,
-        /// The directory of the image; `None` is that of the command line.
-        backing: Option<PathBuf>,
-    },
-    /// A type of disk in virtual time: nothing is written anywhere.
-    Simulated {
-        /// Which latencies.
-        model: DiskType,
-    },
-    /// Memory: nothing on it is durable.
-    Tmpfs {
-        /// Its size.
-        size_bytes: u64,
-    },
-}
-
-/// Kernel settings for dirty pages (`vm.dirty_*`); what is `None` stays as it is found.
+/// Kernel settings for dirty pages (`vm.dirty_*`).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sysctls {
     /// Their name in the profile.
     pub name: String,
-    /// From when on the kernel writes back (`dirty_background_bytes` or `_ratio`).
-    pub background: Option<DirtyLimit>,
-    /// From when on it makes writers wait (`dirty_bytes` or `dirty_ratio`).
-    pub limit: Option<DirtyLimit>,
-    /// Age from which a page is written back, hundredths of a second (`dirty_expire_centisecs`).
-    pub expire_centisecs: Option<u32>,
-    /// Between two looks of the kernel's flusher, hundredths of a second; 0 is never
-    /// (`dirty_writeback_centisecs`).
-    pub writeback_centisecs: Option<u32>,
+    /// The values; what has none stays as it is found.
+    pub settings: DirtySettings,
 }
 
 impl Sysctls {
     /// The settings of a matrix that names none: nothing is changed.
     pub fn as_found() -> Self {
-        Self {
-            name: Self::AS_FOUND.to_owned(),
-            background: None,
-            limit: None,
-            expire_centisecs: None,
-            writeback_centisecs: None,
-        }
+        Self { name: Self::AS_FOUND.to_owned(), settings: DirtySettings::default() }
     }
 
     /// Whether they leave everything as it is found.
     pub fn changes_nothing(&self) -> bool {
-        *self == Self { name: self.name.clone(), ..Self::as_found() }
+        self.settings.is_empty()
     }
 
     /// The name of [`Self::as_found`].
     pub const AS_FOUND: &str = "as-found";
-}
-
-/// One limit of dirty pages: in the kernel, setting one way of giving it unsets the other.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DirtyLimit {
-    /// Bytes, at least two pages.
-    Bytes(u64),
-    /// Percent of the memory that can be dirtied, 0 to 100.
-    Ratio(u32),
 }
 
 /// What producers send.
@@ -258,24 +197,6 @@ pub enum Pace {
         /// What comes on top, all at once.
         burst: Option<Burst>,
     },
-}
-
-/// How the messages of an open loop are spread over time.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Arrival {
-    /// Each as long after the one before.
-    Constant,
-    /// At random, independent of each other, as those of many users are.
-    Poisson,
-}
-
-impl From<Arrival> for crate::results::Arrival {
-    fn from(arrival: Arrival) -> Self {
-        match arrival {
-            Arrival::Constant => Self::Constant,
-            Arrival::Poisson => Self::Poisson,
-        }
-    }
 }
 
 /// Messages at once, over and over, on top of a rate.

@@ -1,13 +1,12 @@
 //! Kernel settings: a closed list, and what the kernel would refuse or understand otherwise.
 
-use std::ops::RangeInclusive;
-
 use serde_yaml::{Location, Spanned};
 
+use super::Sysctls;
 use super::scalar;
-use super::steps::{Keys, Reader, Told};
+use super::steps::{Keys, Reader};
 use super::yaml::{Entries, Shape, Text};
-use super::{DirtyLimit, Sysctls};
+use crate::sysctl::{DirtySettings, Key, Refused};
 
 impl Reader {
     /// The kernel settings by name, those with errors as `None`.
@@ -38,120 +37,86 @@ impl Reader {
         beside: &[&str],
     ) -> Option<Sysctls> {
         let keys = Keys { path, entries: &shape.value.0, beside };
-        self.known(&keys, &KEYS);
+        self.known(&keys, &Key::ALL.map(Key::name));
         if keys.own().next().is_none() {
             let path = &keys.path;
             let message =
                 format!("{path}: at least one is needed ({} changes nothing)", Sysctls::AS_FOUND);
             self.error(shape.referenced, message);
         }
-        let background =
-            self.dirty_limit(&keys, "dirty_background_bytes", "dirty_background_ratio");
-        let limit = self.dirty_limit(&keys, "dirty_bytes", "dirty_ratio");
-        let expire = self.centisecs(&keys, "dirty_expire_centisecs");
-        let writeback = self.centisecs(&keys, "dirty_writeback_centisecs");
-        if let (Ok(background), Ok(limit)) = (background, limit) {
-            self.background_below_limit(&keys, background, limit);
+        let (mut settings, mut is_whole) = (DirtySettings::default(), true);
+        for (name, text) in keys.own() {
+            is_whole &= self.setting(&keys, name, text, &mut settings).is_some();
         }
-        Some(Sysctls {
-            name: name.to_owned(),
-            background: background.ok()?,
-            limit: limit.ok()?,
-            expire_centisecs: expire.ok()?,
-            writeback_centisecs: writeback.ok()?,
-        })
+        // How bytes compare with percents depends on the machine's memory.
+        for warning in settings.warnings(None) {
+            if let Some(text) = keys.get(warning.key.name()) {
+                self.warn(text.referenced, format!("{}: {}", keys.path, warning.words));
+            }
+        }
+        is_whole.then(|| Sysctls { name: name.to_owned(), settings })
     }
 
-    fn dirty_limit(
+    /// Adds one setting; `None` if something is wrong with it, which is told.
+    fn setting(
         &mut self,
         keys: &Keys<'_>,
-        bytes_key: &str,
-        ratio_key: &str,
-    ) -> Result<Option<DirtyLimit>, Told> {
-        let bytes = self.optional(keys, bytes_key, None, |text| dirty_bytes(text).map(Some));
-        let ratio = self.optional(keys, ratio_key, None, |text| {
-            scalar::integer(text, &(0..=100_u32)).map(Some)
-        });
-        if let (Some(bytes), Some(ratio)) = (keys.place(bytes_key), keys.place(ratio_key)) {
-            let order = |at: Location| (at.line(), at.column());
-            let (at, other, first) = if order(bytes) > order(ratio) {
-                (bytes, ratio_key, ratio)
-            } else {
-                (ratio, bytes_key, bytes)
-            };
-            let message = format!(
-                "{}: {bytes_key} and {ratio_key} exclude each other in the kernel ({other} is set \
-                 at line {})",
-                keys.path,
-                self.line(first)
-            );
-            self.error(at, message);
+        name: &Text,
+        text: &Text,
+        into: &mut DirtySettings,
+    ) -> Option<()> {
+        // What is no setting was told before.
+        let key = Key::from_name(&name.value)?;
+        let value = self.checked(&format!("{}.{key}", keys.path), text, |text| value(key, text));
+        // By its place: it is there twice even if a value of the two is wrong.
+        let order = |at: Location| (at.line(), at.column());
+        let twin = key.twin().and_then(|twin| Some((twin, keys.place(twin.name())?)));
+        if let Some((twin, first)) = twin.filter(|(_, at)| order(*at) < order(name.referenced)) {
+            let (refused, line) = (Refused::Twins { key, twin }, self.line(first));
+            let message = format!("{}: {refused} ({twin} is set at line {line})", keys.path);
+            self.error(name.referenced, message);
+            return None;
         }
-        let (bytes, ratio) = bytes.zip(ratio).ok_or(Told)?;
-        Ok(bytes.map(DirtyLimit::Bytes).or(ratio.map(DirtyLimit::Ratio)))
-    }
-
-    fn centisecs(&mut self, keys: &Keys<'_>, key: &str) -> Result<Option<u32>, Told> {
-        let value =
-            self.optional(keys, key, None, |text| scalar::integer(text, &CENTISECS).map(Some));
-        value.ok_or(Told)
-    }
-
-    /// Warns of what the kernel takes and understands otherwise. How bytes compare with percents
-    /// depends on the machine's memory.
-    fn background_below_limit(
-        &mut self,
-        keys: &Keys<'_>,
-        background: Option<DirtyLimit>,
-        limit: Option<DirtyLimit>,
-    ) {
-        let (unit, background, limit) = match (background, limit) {
-            (Some(DirtyLimit::Bytes(background)), Some(DirtyLimit::Bytes(limit))) => {
-                (" bytes", background, limit)
-            }
-            (Some(DirtyLimit::Ratio(background)), Some(DirtyLimit::Ratio(limit))) => {
-                ("%", background.into(), limit.into())
-            }
-            _ => return,
-        };
-        let key = if unit == "%" { "dirty_background_ratio" } else { "dirty_background_bytes" };
-        if let Some(text) = keys.get(key)
-            && background >= limit
-        {
-            let half = if unit == "%" && limit % 2 == 1 { ".5" } else { "" };
-            let message = format!(
-                "{}: background {background}{unit} >= limit {limit}{unit}: the kernel will use \
-                 half the limit ({}{half}{unit})",
-                keys.path,
-                limit / 2
-            );
-            self.warn(text.referenced, message);
-        }
+        let set = into.set(key, value?);
+        set.map_err(|refused| self.error(text.referenced, format!("{}: {refused}", keys.path))).ok()
     }
 }
 
-/// Bytes that the kernel takes as a limit.
-fn dirty_bytes(text: &str) -> Result<u64, String> {
-    let bytes = scalar::size(text, &(0..=MOST_BYTES))?;
-    let least = 2 * u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    if bytes < least {
-        let text = scalar::shortened(text);
-        return Err(format!(
-            "{text} is less than two pages ({least} bytes), which the kernel refuses"
-        ));
+/// A value that the kernel takes, and that is no more than [`most`].
+fn value(key: Key, text: &str) -> Result<u64, String> {
+    let (least, kernels) = key.range();
+    let ours = most(key).min(kernels);
+    let is_size = matches!(key, Key::BackgroundBytes | Key::Bytes);
+    let read = |most: u64| {
+        if is_size {
+            scalar::size(text, &(0..=most))
+        } else {
+            scalar::integer(text, &(least..=most))
+        }
+    };
+    let shown = scalar::shortened(text);
+    let value = read(ours).map_err(|words| match read(kernels) {
+        Ok(_) => format!("{shown} is more than a profile may ask for (at most {ours})"),
+        Err(_) => words,
+    })?;
+    match key {
+        Key::Bytes if value < least => {
+            Err(format!("{shown} is less than two pages ({least} bytes), which the kernel refuses"))
+        }
+        Key::BackgroundBytes if value < least => {
+            let twin = Key::BackgroundRatio;
+            Err(format!("{shown} is refused by the kernel: give {least} or more, or {twin}"))
+        }
+        _ => Ok(value),
     }
-    Ok(bytes)
 }
 
-const KEYS: [&str; 6] = [
-    "dirty_background_bytes",
-    "dirty_background_ratio",
-    "dirty_bytes",
-    "dirty_ratio",
-    "dirty_expire_centisecs",
-    "dirty_writeback_centisecs",
-];
-
-/// The kernel's own range, but that it multiplies it by ten in 32 bits.
-const CENTISECS: RangeInclusive<u32> = 0..=200_000_000;
-const MOST_BYTES: u64 = 1 << 50;
+/// A rule of ours, where the kernel takes more and does nothing sensible with it: it counts times
+/// in milliseconds in 32 bits, and rounds bytes up to pages in 64.
+fn most(key: Key) -> u64 {
+    match key {
+        Key::BackgroundBytes | Key::Bytes => 1 << 50,
+        Key::BackgroundRatio | Key::Ratio => 100,
+        Key::ExpireCentisecs | Key::WritebackCentisecs => 200_000_000,
+    }
+}

@@ -72,7 +72,7 @@ pub struct LeftOut {
 /// Kernel settings of a profile, and whether they were in force.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct AppliedSysctls {
-    /// Their name in the profile.
+    /// Their name in the profile; `NAME on DISK` with limits of that disk's device.
     pub name: String,
     /// What the kernel took.
     pub applied: crate::sysctl::Applied,

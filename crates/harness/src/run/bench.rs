@@ -1,17 +1,24 @@
 //! A disk of the sweep with everything that its cells need: made once, and taken away at the end.
 
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
 
 use super::Order;
+use super::plan::What;
 use crate::clock::{float, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
-use crate::profile;
+use crate::profile::{self, Pace};
 use crate::raw;
 use crate::results::{Check, DiskInfo, Environment, Level, MeasuredDisk};
+use crate::search;
+use crate::strategy;
+use crate::sysctl::{DeviceLimits, DeviceNumber};
 use crate::workdir::{self, Workdir};
 
 /// A disk that is there.
@@ -23,6 +30,8 @@ pub(super) struct Bench {
     /// What is to be said with every cell.
     pub(super) checks: Vec<Check>,
     pub(super) limits: Limits,
+    /// What the disk's device may have of the dirty limit, if the profile says so.
+    pub(super) device: Option<(DeviceNumber, DeviceLimits)>,
     /// Where cells make their logs; removed before the disk is.
     workdir: Workdir,
     disk: Disk,
@@ -39,15 +48,10 @@ impl Bench {
         order: &Order,
         environment: &Environment,
     ) -> Result<Result<Self, Unavailable>> {
-        let Some(spec) = spec(&of.spec, &order.directory) else {
-            let why = "a simulated disk has no files to measure".to_owned();
-            let how = "cargo xtask powercut simulates what a power cut takes".to_owned();
-            return Ok(Err(Unavailable { why, how }));
-        };
-        if let DiskSpec::Host { path, .. } = &spec {
+        if let DiskSpec::Host { path: Some(path), .. } = &of.spec {
             workdir::sweep_stale(path);
         }
-        let disk = match Disk::make(&spec, &order.directory, &order.server)? {
+        let disk = match Disk::make(&of.spec, &order.directory, &order.server)? {
             Ok(disk) => disk,
             Err(unavailable) => return Ok(Err(unavailable)),
         };
@@ -55,7 +59,7 @@ impl Bench {
         let probe = disk::probe(workdir.path())?;
         let info = disk.info().clone();
         // Memory that was asked for by the profile is a label, not a mistake.
-        let allowed = order.allow_in_memory || !matches!(spec, DiskSpec::Host { .. });
+        let allowed = order.allow_in_memory || of.spec.is_made();
         let seen = Environment { disk: info.clone(), ..environment.clone() };
         let mut checks = environment::checks(&seen, &probe, allowed);
         if let Some(failed) = checks.iter().find(|check| refuses(check, allowed)) {
@@ -67,8 +71,19 @@ impl Bench {
             );
         }
         checks.extend(calibrated(&disk));
-        let limits = Limits::new(&order.sweep, &seen, &probe)?;
-        Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, workdir, disk }))
+        let Some(limits) = Limits::new(&order.sweep, &seen, &probe) else {
+            let short = Short { free: info.free_bytes, needed: Limits::needed(&order.sweep) };
+            ensure!(of.spec.is_made(), "{}: {short}: {}", info.path, Short::ON_A_HOST);
+            workdir.close().and(disk.remove())?;
+            return Ok(Err(short.into()));
+        };
+        let device = if of.limits.is_empty() {
+            None
+        } else {
+            let number = DeviceNumber::from_dev(fs::metadata(disk.directory())?.dev());
+            Some((number, of.limits))
+        };
+        Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, device, workdir, disk }))
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -98,31 +113,6 @@ impl Bench {
     }
 }
 
-fn spec(of: &profile::DiskSpec, given: &Path) -> Option<DiskSpec> {
-    Some(match of {
-        profile::DiskSpec::Host { path, plp } => DiskSpec::Host {
-            path: path.clone().unwrap_or_else(|| given.to_owned()),
-            plp: plp.then_some(true),
-        },
-        profile::DiskSpec::Loop { file_system, size_bytes, mount_options, backing } => {
-            DiskSpec::Loop {
-                backing: backing.clone().unwrap_or_else(|| given.to_owned()),
-                file_system: *file_system,
-                mount_options: mount_options.clone(),
-                bytes: *size_bytes,
-            }
-        }
-        profile::DiskSpec::Tmpfs { size_bytes } => DiskSpec::Tmpfs { bytes: *size_bytes },
-        profile::DiskSpec::Emulated { model, file_system, size_bytes } => DiskSpec::Emulated {
-            disk_type: *model,
-            file_system: *file_system,
-            mount_options: String::new(),
-            bytes: *size_bytes,
-        },
-        profile::DiskSpec::Simulated { .. } => return None,
-    })
-}
-
 /// In memory is a reason to refuse, not only to mark: nobody asked for such a figure.
 fn refuses(check: &Check, allow_in_memory: bool) -> bool {
     check.level == Level::Invalid && check.code == "in_memory" && !allow_in_memory
@@ -148,35 +138,110 @@ pub(super) struct Limits {
     pub(super) hard: u64,
     /// At one time.
     pub(super) most: u64,
+    /// By the raw loop, which time alone ends.
+    raw: u64,
 }
 
 impl Limits {
-    fn new(sweep: &profile::Sweep, environment: &Environment, probe: &Probe) -> Result<Self> {
+    /// `None` if [`needed`](Self::needed) bytes are not free.
+    fn new(sweep: &profile::Sweep, environment: &Environment, probe: &Probe) -> Option<Self> {
         let seconds = sweep.measure.as_secs_f64();
         // What is unsynced when a cell ends may have to be written out then; on a slow disk that
         // must not take much longer than the cell.
         let by_disk = round(float(probe.write_bytes_per_s) * seconds * 3.0);
         let by_memory = environment.memory_bytes.unwrap_or(u64::MAX) / 4;
-        let reads = sweep.workloads.iter().any(|workload| workload.reader);
-        // Segments made ahead, the one at the end, the file of the raw loop, and what is read.
-        let beside = 3 * sweep.segment_bytes
-            + raw::FILE_BYTES
-            + if reads { crate::load::READ_BYTES } else { 0 };
-        let free = environment.disk.free_bytes;
-        let by_space = (free / 2).saturating_sub(beside);
-        ensure!(
-            by_space >= LEAST_CELL_BYTES,
-            "{}: {} MiB are free, the run needs {} MiB: free some space, choose another disk with \
-             --dir, or a smaller log.segment_bytes",
-            environment.disk.path,
-            free >> 20,
-            (2 * (beside + LEAST_CELL_BYTES)).div_ceil(1 << 20)
-        );
+        let beside = Self::beside(sweep);
+        let by_space = (environment.disk.free_bytes / 2).saturating_sub(beside);
+        if by_space < LEAST_CELL_BYTES {
+            return None;
+        }
         let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
         let hard = (2 * soft).min(by_memory).min(by_space);
-        Ok(Self { soft, hard, most: hard + beside })
+        let all_seconds = (sweep.warmup + sweep.measure).as_secs_f64();
+        let raw = raw::FILE_BYTES + round(float(probe.write_bytes_per_s) * all_seconds);
+        Some(Self { soft, hard, most: hard + beside, raw })
+    }
+
+    /// Bytes that a cell writes to its files at most, over all its time.
+    pub(super) fn written(&self, what: &What<'_>) -> u64 {
+        let What::Strategy(strategy, workload, _) = what else { return self.most.max(self.raw) };
+        let times_each = if strategy::is_zeroed(&strategy.settings) { 2 } else { 1 };
+        let cells = match workload.pace {
+            Pace::Closed | Pace::Rate { .. } => 1,
+            Pace::FindRate { .. } => search::MOST_CELLS,
+        };
+        self.most.saturating_mul(times_each).saturating_mul(u64::from(cells))
+    }
+
+    /// Segments made ahead, the one at the end, the file of the raw loop, and what is read.
+    fn beside(sweep: &profile::Sweep) -> u64 {
+        let reads = sweep.workloads.iter().any(|workload| workload.reader);
+        let read = if reads { crate::load::READ_BYTES } else { 0 };
+        3 * sweep.segment_bytes + raw::FILE_BYTES + read
+    }
+
+    /// Bytes that must be free for a run; half of them stay so.
+    fn needed(sweep: &profile::Sweep) -> u64 {
+        2 * (Self::beside(sweep) + LEAST_CELL_BYTES)
+    }
+}
+
+/// Too little is free.
+#[derive(Clone, Copy, Debug)]
+struct Short {
+    free: u64,
+    needed: u64,
+}
+
+impl Short {
+    const ON_A_HOST: &str = "free some space, choose another disk with --dir, or a smaller \
+                             log.segment_bytes";
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, needed) = (self.free >> 20, self.needed.div_ceil(1 << 20));
+        write!(f, "{free} MiB are free, the run needs {needed} MiB")
+    }
+}
+
+impl From<Short> for Unavailable {
+    /// Of a disk that is made.
+    fn from(short: Short) -> Self {
+        let more = (short.needed - short.free.min(short.needed)).div_ceil(1 << 20);
+        let how =
+            format!("make it at least {more} MiB larger, or take a smaller log.segment_bytes");
+        Self { why: short.to_string(), how }
     }
 }
 
 /// The least that a cell must be able to write.
 const LEAST_CELL_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::profile::{Io, Prealloc, Settings};
+    use crate::results::Arrival;
+    use crate::run::plan::canary;
+
+    #[test]
+    fn a_cell_writes_its_zeroes_and_each_probe_of_a_search_too() {
+        let limits = Limits { soft: 50, hard: 100, most: 130, raw: 10 };
+        let (mut strategy, mut workload) = canary("begin");
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 260, "zeroes first");
+        assert_eq!(limits.written(&What::Raw(&workload)), 130);
+        assert_eq!(Limits { raw: 900, ..limits }.written(&What::Raw(&workload)), 900);
+        let Settings::GroupCommit { prealloc, .. } = &mut strategy.settings else { panic!() };
+        *prealloc = Prealloc::Fallocate;
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 130);
+        let p99 = Duration::from_millis(10);
+        workload.pace = Pace::FindRate { p99, arrival: Arrival::Poisson };
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 29 * 130);
+        strategy.settings = Settings::None { io: Io::Mapped };
+        workload.pace = Pace::Closed;
+        assert_eq!(limits.written(&What::Strategy(&strategy, &workload, 1)), 130);
+    }
+}

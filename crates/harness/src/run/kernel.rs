@@ -4,43 +4,25 @@ use anyhow::Result;
 
 use crate::profile::Sysctls;
 use crate::results::{Cell, Check, Level};
-use crate::sysctl::{Applied, DirtySettings, Guard, Key, Status as InForce};
+use crate::sysctl::{Applied, Guard, Status as InForce};
 use crate::validity;
 
-/// A profile's settings in the kernel's words.
-pub(super) fn settings(of: &Sysctls) -> Result<DirtySettings> {
-    use crate::profile::DirtyLimit::{Bytes, Ratio};
-    let mut asked = DirtySettings::default();
-    let limits = [
-        (of.background, Key::BackgroundBytes, Key::BackgroundRatio),
-        (of.limit, Key::Bytes, Key::Ratio),
-    ];
-    for (limit, bytes, ratio) in limits {
-        match limit {
-            Some(Bytes(value)) => asked.set(bytes, value)?,
-            Some(Ratio(value)) => asked.set(ratio, u64::from(value))?,
-            None => {}
-        }
-    }
-    let times = [
-        (of.expire_centisecs, Key::ExpireCentisecs),
-        (of.writeback_centisecs, Key::WritebackCentisecs),
-    ];
-    for (value, key) in times {
-        if let Some(value) = value {
-            asked.set(key, u64::from(value))?;
-        }
-    }
-    Ok(asked)
-}
-
-/// Whether a cell runs under the settings that its name says.
+/// Whether a cell runs under the settings that its name says, and its disk's device under those of
+/// its own.
 pub(super) fn sysctl_check(of: &Sysctls, applied: Option<&Applied>) -> Check {
     let reason = applied
         .filter(|applied| applied.status == InForce::NotApplied)
         .map(|applied| applied.reason.clone().unwrap_or_default());
+    let found = applied.iter().flat_map(|applied| &applied.values);
+    let of_device: Vec<String> = found
+        .filter(|found| found.key.starts_with("bdi/"))
+        .map(|found| format!("{} {}", found.key, found.asked))
+        .collect();
     let value = match &reason {
         Some(reason) => format!("{}: not applied: {reason}", of.name),
+        None if !of_device.is_empty() => {
+            format!("{}: applied, as read back, with {}", of.name, of_device.join(", "))
+        }
         None if of.changes_nothing() => format!("{}: nothing was changed", of.name),
         None => format!("{}: applied, as read back", of.name),
     };

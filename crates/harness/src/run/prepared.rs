@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 
 use super::bench::Bench;
-use super::plan::{self, Item};
+use super::plan::{self, Item, What};
 use super::{Order, Plan, real};
 use crate::disks::Unavailable;
 use crate::results::{Environment, LeftOut};
@@ -76,12 +76,20 @@ impl Prepared {
         let is_there = |item: &Item<'_>| self.benches[item.disk].is_some();
         let block = plan::block(sweep, 0);
         let items: Vec<&Item<'_>> = block.iter().filter(|item| is_there(item)).collect();
-        let canaries = if sweep.canary { 2 } else { 0 };
+        let canaries: u32 = if sweep.canary { 2 } else { 0 };
         let per_block = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(canaries);
         let most = |item: &&Item<'_>| self.benches[item.disk].as_ref().map_or(0, |b| b.limits.most);
-        let total: u64 = items.iter().map(most).fold(0, u64::saturating_add);
         let first = self.benches.iter().flatten().next().expect("one is there");
+        let (strategy, workload) = plan::canary("begin");
+        let canary = first.limits.written(&What::Strategy(&strategy, &workload, 1));
+        let written = items.iter().map(|item| {
+            self.benches[item.disk].as_ref().map_or(0, |bench| bench.limits.written(&item.what))
+        });
+        let of_canaries = canary.saturating_mul(u64::from(canaries));
+        let total = written.fold(of_canaries, u64::saturating_add);
         let changed = sweep.sysctls.iter().filter(|of| !of.changes_nothing());
+        let limited = self.benches.iter().flatten().filter(|bench| bench.device.is_some());
+        let limited = limited.map(|bench| format!("limits of disk {}", bench.name));
         Plan {
             path: None,
             cells: per_block.saturating_mul(sweep.blocks),
@@ -95,7 +103,7 @@ impl Prepared {
             disks: self.environment.disks.clone(),
             environment: self.environment.clone(),
             probe: first.probe,
-            sysctls: changed.map(|of| of.name.clone()).collect(),
+            sysctls: changed.map(|of| of.name.clone()).chain(limited).collect(),
             leftover: Leftover::None,
         }
     }

@@ -1,6 +1,7 @@
 //! The kernel's limits on the dirty pages of one device: `/sys/class/bdi/MAJOR:MINOR`.
 //!
-//! For a disk of our own alone: it does not last, so whatever it is told harms nobody else.
+//! For a disk of our own alone, so whatever it is told harms nobody else. A loop device keeps its
+//! limits when its disk is gone: they are put back like all others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -67,10 +68,8 @@ pub enum Share {
 }
 
 /// What a device of our own may have of the dirty limit. What is `None` stays as it was found.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct DeviceLimits {
-    /// Which device.
-    pub device: DeviceNumber,
     /// The most it may have: `max_bytes` or `max_ratio`.
     pub max: Option<Share>,
     /// What it may always have: `min_bytes` or `min_ratio`.
@@ -80,9 +79,9 @@ pub struct DeviceLimits {
 }
 
 impl DeviceLimits {
-    /// No limits of its own yet.
-    pub fn new(device: DeviceNumber) -> Self {
-        Self { device, max: None, min: None, strict: None }
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.asked().is_empty()
     }
 
     /// Each file to write and its value, in an order in which the kernel refuses none for the sake
@@ -138,9 +137,8 @@ mod tests {
 
     #[test]
     fn the_least_never_stands_above_the_most() {
-        let device = "7:0".parse().unwrap();
-        let mut limits = DeviceLimits::new(device);
-        assert_eq!(limits.writes(), []);
+        let mut limits = DeviceLimits::default();
+        assert!(limits.writes().is_empty() && limits.is_empty());
         limits.min = Some(Share::Percent(60));
         assert_eq!(limits.writes(), [("min_ratio", 60)]);
         limits.max = Some(Share::Bytes(1 << 20));

@@ -151,11 +151,11 @@ impl Roots {
     pub(super) fn unwritable_of(
         &self,
         changes: &[(Key, u64)],
-        devices: &[DeviceLimits],
+        devices: &[(DeviceNumber, DeviceLimits)],
     ) -> Option<String> {
         let settings = changes.iter().map(|(key, _)| self.file(*key));
-        let limits = devices.iter().flat_map(|limits| {
-            limits.asked().into_iter().map(|(name, _)| self.device_file(limits.device, name))
+        let limits = devices.iter().flat_map(|(device, limits)| {
+            limits.asked().into_iter().map(|(name, _)| self.device_file(*device, name))
         });
         settings.chain(limits).find_map(|path| self.unwritable(&path))
     }
@@ -242,9 +242,9 @@ impl Roots {
     }
 
     /// Gives a device limits of its own, all or up to the first that the kernel refuses.
-    pub(super) fn limit_device(&self, limits: &DeviceLimits) -> Result<()> {
+    pub(super) fn limit_device(&self, device: DeviceNumber, limits: &DeviceLimits) -> Result<()> {
         for (name, value) in limits.writes() {
-            self.write(&self.device_file(limits.device, name), value)?;
+            self.write(&self.device_file(device, name), value)?;
         }
         Ok(())
     }

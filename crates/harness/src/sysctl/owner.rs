@@ -58,7 +58,7 @@ pub(super) fn boot_id() -> Result<String> {
 
 /// The lock of the machine, held until this is dropped or the process ends, however that may be.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     files: Vec<File>,
 }
 

@@ -152,27 +152,29 @@ impl DirtySettings {
     ///
     /// `available_bytes` is the memory of which the ratios are percentages (about what is free and
     /// in the page cache). Without it a limit in bytes and one in percent cannot be compared.
-    pub fn warnings(&self, available_bytes: Option<u64>) -> Vec<String> {
+    pub fn warnings(&self, available_bytes: Option<u64>) -> Vec<Warning> {
         let mut warnings = Vec::new();
+        let mut warn = |key, words: String| warnings.push(Warning { key, words });
         let background = self.limit(Key::BackgroundBytes, Key::BackgroundRatio);
         let limit = self.limit(Key::Bytes, Key::Ratio);
         if let (Some(background), Some(limit)) = (background, limit)
             && background.reaches(limit, available_bytes)
         {
-            warnings.push(format!(
-                "background {background} >= limit {limit}: the kernel will use half the limit \
-                 ({})",
-                limit.half()
-            ));
+            let key = match background {
+                Limit::Bytes(_) => Key::BackgroundBytes,
+                Limit::Percent(_) => Key::BackgroundRatio,
+            };
+            let half = limit.half();
+            let words = "the kernel will use half the limit";
+            warn(key, format!("background {background} >= limit {limit}: {words} ({half})"));
         }
         if self.get(Key::Ratio) == Some(0) {
-            warnings.push("limit 0%: every write waits until it is on the disk".to_owned());
+            let words = "limit 0%: every write waits until it is on the disk";
+            warn(Key::Ratio, words.to_owned());
         }
-        if self.get(Key::WritebackCentisecs) == Some(0) {
-            warnings.push(
-                "dirty_writeback_centisecs 0: pages are never written back for their age"
-                    .to_owned(),
-            );
+        let key = Key::WritebackCentisecs;
+        if self.get(key) == Some(0) {
+            warn(key, format!("{key} 0: pages are never written back for their age"));
         }
         warnings
     }
@@ -209,6 +211,15 @@ impl From<DirtySettings> for BTreeMap<Key, u64> {
     fn from(settings: DirtySettings) -> Self {
         settings.values
     }
+}
+
+/// What the kernel takes, but will not do as one might think.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Warning {
+    /// The setting that is odd.
+    pub key: Key,
+    /// A sentence.
+    pub words: String,
 }
 
 /// A limit on dirty pages, in the unit that is active.
@@ -400,7 +411,10 @@ mod tests {
     fn odd_combinations_are_warned_of() {
         #[track_caller]
         fn check(values: &[(Key, u64)], available: Option<u64>, expect: &[&str]) {
-            assert_eq!(settings(values).unwrap().warnings(available), expect);
+            let found = settings(values).unwrap().warnings(available);
+            let words: Vec<&str> = found.iter().map(|warning| warning.words.as_str()).collect();
+            assert_eq!(words, expect);
+            assert!(found.iter().all(|warning| values.iter().any(|(key, _)| *key == warning.key)));
         }
         let (background, limit) = (Key::BackgroundRatio, Key::Ratio);
         check(&[(background, 10), (limit, 20)], None, &[]);

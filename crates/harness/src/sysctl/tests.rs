@@ -329,8 +329,8 @@ fn a_change_by_somebody_else_is_seen() {
     let device = fake.device("7:9");
     let mut guard = Guard::take(&fake.roots).unwrap();
     assert_eq!(guard.check().unwrap(), [], "nothing was applied yet");
-    let limits = DeviceLimits { strict: Some(true), ..DeviceLimits::new(device) };
-    guard.apply(&small_bytes(), &[limits]).unwrap();
+    let limits = DeviceLimits { strict: Some(true), ..DeviceLimits::default() };
+    guard.apply(&small_bytes(), &[(device, limits)]).unwrap();
     assert_eq!(guard.check().unwrap(), []);
     fake.roots.put(Key::Ratio, 15).unwrap();
     fs::write(fake.dir.path().join("bdi/7:9/strict_limit"), "0\n").unwrap();
@@ -352,7 +352,7 @@ fn devices_get_limits_and_lose_them() {
     let mut guard = Guard::take(&fake.roots).unwrap();
     let limits = |device, min, max| {
         let percent = |value: u64| Some(Share::Percent(value));
-        DeviceLimits { device, max: percent(max), min: percent(min), strict: Some(true) }
+        (device, DeviceLimits { max: percent(max), min: percent(min), strict: Some(true) })
     };
     let nothing = DirtySettings::default();
     let applied = guard.apply(&nothing, &[limits(device, 5, 10)]).unwrap();
@@ -371,8 +371,8 @@ fn devices_get_limits_and_lose_them() {
     assert!(applied.reason.unwrap().contains("refuses the value"));
     assert_eq!(fake.device_values(other), [100, 0, 0]);
     assert_eq!(fake.value(Key::Bytes), 0, "whole or not at all");
-    let missing = DeviceLimits { strict: Some(true), ..DeviceLimits::new("7:77".parse().unwrap()) };
-    let applied = guard.apply(&nothing, &[missing]).unwrap();
+    let strict = DeviceLimits { strict: Some(true), ..DeviceLimits::default() };
+    let applied = guard.apply(&nothing, &[("7:77".parse().unwrap(), strict)]).unwrap();
     assert!(applied.reason.unwrap().contains("this kernel has no bdi/7:77/strict_limit"));
 
     guard.apply(&small_bytes(), &[limits(device, 5, 10), limits(other, 5, 10)]).unwrap();
@@ -392,8 +392,8 @@ fn a_device_found_with_a_least_gets_it_back() {
     let mut guard = Guard::take(&fake.roots).unwrap();
     for (min, max) in [(30, 40), (1, 2)] {
         let (min, max) = (Some(Share::Percent(min)), Some(Share::Percent(max)));
-        let limits = DeviceLimits { device, max, min, strict: None };
-        let applied = guard.apply(&DirtySettings::default(), &[limits]).unwrap();
+        let limits = DeviceLimits { max, min, strict: None };
+        let applied = guard.apply(&DirtySettings::default(), &[(device, limits)]).unwrap();
         assert_eq!(applied.status, Status::Applied, "{applied:?}");
     }
     guard.restore().unwrap();

@@ -3,6 +3,7 @@
 use crashlab::block::{DiskType, FsKind};
 
 use super::*;
+use crate::sysctl::{self, DeviceLimits, Key};
 
 /// The sweep of [`GOOD`] with a workload, a disk or a kernel setting called `x` written as `{...}`.
 fn with(family: &str, written: &str) -> Result<Sweep, ProfileErrors> {
@@ -160,10 +161,10 @@ fn a_disk_has_its_kinds_keys_and_their_defaults() {
     assert_eq!(
         disk("{kind: loop}"),
         DiskSpec::Loop {
+            backing: None,
             file_system: FsKind::Ext4,
-            size_bytes: two,
             mount_options: String::new(),
-            backing: None
+            bytes: two
         }
     );
     assert_eq!(
@@ -172,21 +173,67 @@ fn a_disk_has_its_kinds_keys_and_their_defaults() {
              backing: images}"
         ),
         DiskSpec::Loop {
+            backing: Some(PathBuf::from("images")),
             file_system: FsKind::Btrfs,
-            size_bytes: 128 << 20,
             mount_options: "noatime,compress=no".to_owned(),
-            backing: Some(PathBuf::from("images"))
+            bytes: 128 << 20
         }
     );
-    assert_eq!(disk("{kind: tmpfs, size: 1GiB}"), DiskSpec::Tmpfs { size_bytes: 1 << 30 });
-    let model = DiskType::SataPlp;
+    assert_eq!(disk("{kind: tmpfs, size: 1GiB}"), DiskSpec::Tmpfs { bytes: 1 << 30 });
+    let disk_type = DiskType::SataPlp;
+    let emulated = |file_system, mount_options: &str, bytes| {
+        let mount_options = mount_options.to_owned();
+        DiskSpec::Emulated { disk_type, file_system, mount_options, bytes }
+    };
+    assert_eq!(disk("{kind: emulated, type: sata-plp}"), emulated(FsKind::Ext4, "", two));
     assert_eq!(
-        disk("{kind: emulated, type: sata-plp, file_system: xfs, size: 512MiB}"),
-        DiskSpec::Emulated { model, file_system: FsKind::Xfs, size_bytes: 512 << 20 }
+        disk(
+            "{kind: emulated, type: sata-plp, file_system: xfs, size: 512MiB, \
+             mount_options: noatime}"
+        ),
+        emulated(FsKind::Xfs, "noatime", 512 << 20)
     );
-    assert_eq!(disk("{kind: simulated, type: sata-plp}"), DiskSpec::Simulated { model });
+    assert_eq!(disk("{kind: simulated, type: sata-plp}"), DiskSpec::Simulated { disk_type });
     let none = Sweep::parse("p.yaml", GOOD).unwrap();
     assert_eq!((none.disks, none.sysctls), (vec![Disk::host()], vec![Sysctls::as_found()]));
+}
+
+#[test]
+fn a_made_disk_may_have_limits_of_its_own() {
+    let limits = |written: &str| {
+        let sweep = with("disks", written).unwrap();
+        sweep.disks[0].limits
+    };
+    assert!(limits("{kind: loop}").is_empty());
+    let found = limits("{kind: loop, max_bytes: 64MiB, min_ratio: 1, strict_limit: true}");
+    let (max, min) = (Some(sysctl::Share::Bytes(64 << 20)), Some(sysctl::Share::Percent(1)));
+    assert_eq!(found, DeviceLimits { max, min, strict: Some(true) });
+    let found = limits("{kind: emulated, type: sata-plp, max_ratio: 5, min_bytes: 1MiB}");
+    let (max, min) = (Some(sysctl::Share::Percent(5)), Some(sysctl::Share::Bytes(1 << 20)));
+    assert_eq!(found, DeviceLimits { max, min, strict: None });
+    let check = |written: &str, expect: &[&str]| check_refused("disks", written, expect);
+    check("{kind: host, max_ratio: 5}", &["disks.x: max_ratio has no meaning for host"]);
+    check("{kind: tmpfs, strict_limit: true}", &["disks.x: strict_limit has no meaning for tmpfs"]);
+    check(
+        "{kind: loop, max_ratio: 5, max_bytes: 1GiB}",
+        &["disks.x: max_bytes and max_ratio exclude each other"],
+    );
+    check(
+        "{kind: loop, max_ratio: 5, min_ratio: 6}",
+        &["disks.x.min_ratio: 6 is more than max_ratio, 5"],
+    );
+    check(
+        "{kind: loop, file_system: btrfs, max_ratio: 5}",
+        &["disks.x: btrfs has no limits of a device"],
+    );
+    check(
+        "{kind: loop, max_ratio: 0, min_bytes: 1KiB, strict_limit: yes}",
+        &[
+            "disks.x.max_ratio: 0 is out of range (1 to 100)",
+            "disks.x.min_bytes: 1KiB is out of range (1048576 to 1099511627776 bytes)",
+            "disks.x.strict_limit: `yes` is not a choice (have: true, false)",
+        ],
+    );
 }
 
 #[test]
@@ -215,8 +262,8 @@ fn a_disk_that_cannot_be_is_refused() {
         "disks.x: unknown key `sizes` (have: kind, size; did you mean `size`?)",
     );
     check(
-        "{kind: loop, file_system: xfs, size: 299MiB}",
-        "disks.x.size: 299MiB is too small for xfs (at least 300MiB)",
+        "{kind: loop, file_system: xfs, size: 319MiB}",
+        "disks.x.size: 319MiB is too small for xfs (at least 320MiB)",
     );
     check(
         "{kind: tmpfs, size: 1MiB}",
@@ -242,13 +289,18 @@ fn a_disk_that_cannot_be_is_refused() {
 
 #[test]
 fn an_option_that_keeps_flushes_from_the_device_is_warned_of() {
-    let sweep = with("disks", "{kind: loop, mount_options: 'noatime,nobarrier'}").unwrap();
-    let warning = sweep.warnings.iter().find(|warning| warning.line > 1).unwrap();
-    assert_eq!(
-        warning.to_string(),
-        "p.yaml:9:34: warning: disks.x.mount_options: with `nobarrier` no flush reaches the \
-         device: nothing on it is durable"
-    );
+    for (kind, column) in [("loop", 34), ("emulated, type: sata-plp", 54)] {
+        let written = format!("{{kind: {kind}, mount_options: 'noatime,nobarrier'}}");
+        let sweep = with("disks", &written).unwrap();
+        let warning = sweep.warnings.iter().find(|warning| warning.line > 1).unwrap();
+        assert_eq!(
+            warning.to_string(),
+            format!(
+                "p.yaml:9:{column}: warning: disks.x.mount_options: with `nobarrier` no flush \
+                 reaches the device: nothing on it is durable"
+            )
+        );
+    }
 }
 
 #[test]
@@ -259,24 +311,23 @@ fn kernel_settings_are_a_closed_list() {
          dirty_writeback_centisecs: 200000000}",
     );
     let sysctls = &sweep.unwrap().sysctls[0];
-    assert_eq!(
-        (sysctls.background, sysctls.limit),
-        (Some(DirtyLimit::Bytes(64 << 20)), Some(DirtyLimit::Bytes(256 << 20)))
-    );
-    assert_eq!(
-        (sysctls.expire_centisecs, sysctls.writeback_centisecs),
-        (Some(0), Some(200_000_000))
-    );
+    let expect = [
+        (Key::BackgroundBytes, 64 << 20),
+        (Key::Bytes, 256 << 20),
+        (Key::ExpireCentisecs, 0),
+        (Key::WritebackCentisecs, 200_000_000),
+    ];
+    assert_eq!(sysctls.settings.iter().collect::<Vec<_>>(), expect);
     assert!(!sysctls.changes_nothing());
     let check = |written: &str, expect: &[&str]| check_refused("sysctls", written, expect);
     check(
         "{swappiness: 1, dirty_ratios: 5}",
         &[
             "sysctls.x: unknown key `swappiness` (have: dirty_background_bytes, \
-             dirty_background_ratio, dirty_bytes, dirty_ratio, dirty_expire_centisecs, \
+             dirty_background_ratio, dirty_bytes, dirty_expire_centisecs, dirty_ratio, \
              dirty_writeback_centisecs)",
             "sysctls.x: unknown key `dirty_ratios` (have: dirty_background_bytes, \
-             dirty_background_ratio, dirty_bytes, dirty_ratio, dirty_expire_centisecs, \
+             dirty_background_ratio, dirty_bytes, dirty_expire_centisecs, dirty_ratio, \
              dirty_writeback_centisecs; did you mean `dirty_ratio`?)",
         ],
     );
@@ -291,6 +342,11 @@ fn kernel_settings_are_a_closed_list() {
         &["sysctls.x: dirty_background_bytes and dirty_background_ratio exclude each other in \
            the kernel (dirty_background_ratio is set at line 9)"],
     );
+}
+
+#[test]
+fn kernel_settings_are_in_the_kernels_range_or_in_one_that_is_ours() {
+    let check = |written: &str, expect: &[&str]| check_refused("sysctls", written, expect);
     let page = u64::try_from(rustix::param::page_size()).unwrap();
     check(
         &format!("{{dirty_bytes: {}}}", 2 * page - 1),
@@ -302,6 +358,37 @@ fn kernel_settings_are_a_closed_list() {
     );
     assert!(with("sysctls", &format!("{{dirty_bytes: {}}}", 2 * page)).is_ok());
     check(
+        "{dirty_background_bytes: 0}",
+        &["sysctls.x.dirty_background_bytes: 0 is refused by the kernel: give 1 or more, or \
+           dirty_background_ratio"],
+    );
+    assert!(with("sysctls", "{dirty_background_bytes: 1}").is_ok(), "the kernel takes it");
+    check(
+        "{dirty_bytes: 1, dirty_ratio: 10}",
+        &[
+            &format!(
+                "sysctls.x.dirty_bytes: 1 is less than two pages ({} bytes), which the kernel \
+                 refuses",
+                2 * page
+            ),
+            "sysctls.x: dirty_bytes and dirty_ratio exclude each other in the kernel (dirty_bytes \
+             is set at line 9)",
+        ],
+    );
+    check(
+        "{dirty_expire_centisecs: 200000001, dirty_writeback_centisecs: 2147483648}",
+        &[
+            "sysctls.x.dirty_expire_centisecs: 200000001 is more than a profile may ask for (at \
+             most 200000000)",
+            "sysctls.x.dirty_writeback_centisecs: 2147483648 is out of range (0 to 200000000)",
+        ],
+    );
+    check(
+        "{dirty_bytes: 1048577GiB}",
+        &["sysctls.x.dirty_bytes: 1048577GiB is more than a profile may ask for (at most \
+           1125899906842624)"],
+    );
+    check(
         "{dirty_ratio: 101, dirty_expire_centisecs: -1}",
         &[
             "sysctls.x.dirty_ratio: 101 is out of range (0 to 100)",
@@ -311,7 +398,7 @@ fn kernel_settings_are_a_closed_list() {
 }
 
 #[test]
-fn a_background_that_is_not_below_the_limit_is_warned_of() {
+fn what_the_kernel_understands_otherwise_is_warned_of() {
     let warnings = |written: &str| {
         let sweep = with("sysctls", written).unwrap();
         let of_sysctls = sweep.warnings.into_iter().filter(|warning| warning.line > 1);
@@ -328,6 +415,14 @@ fn a_background_that_is_not_below_the_limit_is_warned_of() {
           kernel will use half the limit (524288 bytes)"]
     );
     assert_eq!(warnings("{dirty_background_ratio: 10, dirty_ratio: 20}"), [""; 0]);
+    assert_eq!(
+        warnings("{dirty_writeback_centisecs: 0, dirty_ratio: 0}"),
+        [
+            "p.yaml:9:34: warning: sysctls.x: dirty_writeback_centisecs 0: pages are never \
+             written back for their age",
+            "p.yaml:9:50: warning: sysctls.x: limit 0%: every write waits until it is on the disk",
+        ]
+    );
     // How they compare depends on the machine.
     assert_eq!(warnings("{dirty_background_ratio: 90, dirty_bytes: 1MiB}"), [""; 0]);
     assert_eq!(warnings("{dirty_background_ratio: 90}"), [""; 0]);

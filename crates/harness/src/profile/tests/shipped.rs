@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crashlab::block::{DiskType, FsKind};
 
 use super::*;
+use crate::sysctl::{DirtySettings, Key};
 
 /// The names of the files in a folder of `profiles`.
 fn shipped(folder: &str) -> Vec<String> {
@@ -96,24 +97,29 @@ fn the_record_of_a_sweep_gives_it_again_without_the_files() {
 fn kernel_settings_are_those_that_their_names_stand_for() {
     let found: BTreeMap<String, Sysctls> =
         all_of("sysctls").sysctls.into_iter().map(|set| (set.name.clone(), set)).collect();
-    let check = |name: &str, background, limit, expire, writeback| {
-        let expect = Sysctls {
-            name: name.to_owned(),
-            background: Some(background),
-            limit: Some(limit),
-            expire_centisecs: expire,
-            writeback_centisecs: writeback,
-        };
-        assert_eq!(found[name], expect);
+    let check = |name: &str, background: (Key, u64), limit: (Key, u64), times: [u64; 2]| {
+        // 0 is none.
+        let times = [Key::ExpireCentisecs, Key::WritebackCentisecs].into_iter().zip(times);
+        let mut expect = DirtySettings::default();
+        for (key, value) in [background, limit].into_iter().chain(times.filter(|time| time.1 > 0)) {
+            expect.set(key, value).unwrap();
+        }
+        assert_eq!(found[name], Sysctls { name: name.to_owned(), settings: expect });
     };
-    let ratio = DirtyLimit::Ratio;
-    let mib = |mib: u64| DirtyLimit::Bytes(mib << 20);
-    check("broker-guide", ratio(10), ratio(20), Some(3000), None);
-    check("huge", ratio(80), ratio(90), Some(360_000), Some(360_000));
-    check("kernel-default", ratio(10), ratio(20), Some(3000), Some(500));
-    check("low-latency", mib(32), mib(1024), Some(100), Some(50));
-    check("rocketmq-os-sh", ratio(50), ratio(50), None, Some(360_000));
-    check("small-bytes", mib(64), mib(256), None, None);
+    let ratios = |background, limit| ((Key::BackgroundRatio, background), (Key::Ratio, limit));
+    let mib = |background: u64, limit: u64| {
+        ((Key::BackgroundBytes, background << 20), (Key::Bytes, limit << 20))
+    };
+    for (name, (background, limit), times) in [
+        ("broker-guide", ratios(10, 20), [3000, 0]),
+        ("huge", ratios(80, 90), [360_000, 360_000]),
+        ("kernel-default", ratios(10, 20), [3000, 500]),
+        ("low-latency", mib(32, 1024), [100, 50]),
+        ("rocketmq-os-sh", ratios(50, 50), [0, 360_000]),
+        ("small-bytes", mib(64, 256), [0, 0]),
+    ] {
+        check(name, background, limit, times);
+    }
     assert_eq!(found.len(), 6);
 }
 
@@ -155,19 +161,20 @@ fn disks_are_those_that_their_names_stand_for() {
     let found: BTreeMap<&str, &DiskSpec> =
         disks.iter().map(|disk| (disk.name.as_str(), &disk.spec)).collect();
     assert_eq!(found["host"], &Disk::host().spec);
-    assert_eq!(found["tmpfs"], &DiskSpec::Tmpfs { size_bytes: 2 << 30 });
+    assert_eq!(found["tmpfs"], &DiskSpec::Tmpfs { bytes: 2 << 30 });
     for (name, file_system) in [("loop-ext4", FsKind::Ext4), ("loop-xfs", FsKind::Xfs)] {
         let expect = DiskSpec::Loop {
-            file_system,
-            size_bytes: 2 << 30,
-            mount_options: "noatime".to_owned(),
             backing: None,
+            file_system,
+            mount_options: "noatime".to_owned(),
+            bytes: 2 << 30,
         };
         assert_eq!(found[name], &expect);
     }
-    for model in DiskType::ALL {
-        let expect = DiskSpec::Emulated { model, file_system: FsKind::Ext4, size_bytes: 2 << 30 };
-        assert_eq!(found[model.name()], &expect);
+    for disk_type in DiskType::ALL {
+        let (file_system, mount_options) = (FsKind::Ext4, String::new());
+        let expect = DiskSpec::Emulated { disk_type, file_system, mount_options, bytes: 2 << 30 };
+        assert_eq!(found[disk_type.name()], &expect);
     }
     assert_eq!(found.len(), 4 + DiskType::ALL.len());
 }
