@@ -120,6 +120,41 @@ impl Counters {
     }
 }
 
+/// How long tasks have waited since the machine began, by `/proc/pressure`, in microseconds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Waited {
+    io_us: u64,
+    processor_us: u64,
+}
+
+/// How much of a time some task waited, in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pressure {
+    /// For a disk.
+    pub io_pct: f64,
+    /// For a processor.
+    pub processor_pct: f64,
+}
+
+impl Waited {
+    /// Until now; `None` where the kernel does not count it.
+    pub fn now() -> Option<Self> {
+        let read = |path| fs::read_to_string(path).ok().and_then(|text| pressure(&text));
+        Some(Self { io_us: read("/proc/pressure/io")?, processor_us: read("/proc/pressure/cpu")? })
+    }
+
+    /// Of the time since `earlier`, so many nanoseconds.
+    pub fn since(self, earlier: Self, passed_ns: u64) -> Pressure {
+        let share = |now: u64, before: u64| {
+            100.0 * 1e3 * float(now.saturating_sub(before)) / float(passed_ns.max(1))
+        };
+        Pressure {
+            io_pct: share(self.io_us, earlier.io_us),
+            processor_pct: share(self.processor_us, earlier.processor_us),
+        }
+    }
+}
+
 /// Processor time that the calling thread has had, in nanoseconds.
 pub fn thread_ns() -> u64 {
     let had = clock_gettime(ClockId::ThreadCPUTime);
@@ -210,6 +245,14 @@ mod tests {
         assert_eq!(found.own_write_bytes, Some(2 << 20));
         let nothing = Counters::default().since(&before, 0, None);
         assert_eq!(nothing, Machine::default());
+    }
+
+    #[test]
+    fn waiting_is_told_in_shares_of_the_time() {
+        let before = Waited { io_us: 1000, processor_us: 7 };
+        let after = Waited { io_us: 101_000, processor_us: 10_007 };
+        let expect = Pressure { io_pct: 10.0, processor_pct: 1.0 };
+        assert_eq!(after.since(before, 1_000_000_000), expect);
     }
 
     #[test]

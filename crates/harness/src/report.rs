@@ -7,6 +7,8 @@ pub mod cuts;
 mod html;
 mod tables;
 
+use std::collections::BTreeMap;
+
 use self::html::{Datum, Table};
 use crate::chart::{self, LossModel};
 use crate::clock::float;
@@ -130,6 +132,32 @@ fn system_facts<'a>(
         ("revision", revision),
         ("host, hashed", env.host_hash.clone()),
     ];
+    let machine = &env.machine;
+    let list = |limits: &BTreeMap<String, String>| {
+        let each: Vec<_> = limits.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        if each.is_empty() { unknown() } else { each.join(", ") }
+    };
+    let none = || "none seen".to_owned();
+    let cgroup = &machine.cgroup;
+    system.extend([
+        ("processors online", text(machine.online_processors.as_ref())),
+        ("processors allowed", text(machine.allowed_processors.as_ref())),
+        ("memory nodes", machine.numa_nodes.map_or_else(unknown, |nodes| nodes.to_string())),
+        ("clock governor", text(machine.governor.as_ref())),
+        ("turbo", yes(machine.turbo)),
+        ("huge pages", text(machine.transparent_hugepages.as_ref())),
+        ("swap", machine.swap_bytes.map_or_else(unknown, size)),
+        ("memory of the control group", cgroup.memory_bytes.map_or_else(none, size)),
+        (
+            "processors of the control group",
+            cgroup.processors.map_or_else(none, |processors| format!("{processors:.2}")),
+        ),
+        (
+            "disk limits of the control group",
+            if cgroup.io.is_empty() { none() } else { cgroup.io.join("; ") },
+        ),
+        ("limits of the process", list(&machine.ulimits)),
+    ]);
     system.extend(env.sysctls.iter().map(|(name, value)| (name.as_str(), value.clone())));
     system
 }

@@ -5,14 +5,13 @@ mod earlier;
 mod kernel;
 mod plan;
 mod prepared;
+mod settle;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use rustix::fs::syncfs;
 
 use self::bench::Bench;
 use self::earlier::Earlier;
@@ -21,6 +20,7 @@ use self::kernel::{sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
 use self::prepared::Prepared;
+use self::settle::settle;
 use crate::cell::{self, Measured, Place, Setting};
 use crate::clock::{nanos, now, wall_ms};
 use crate::disk::Probe;
@@ -30,12 +30,11 @@ use crate::output::Output;
 use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
 use crate::results::{
-    AppliedSysctls, BlockNoise, Cell, Check, Environment, LeftOut, Level, MANIFEST_SCHEMA,
-    Manifest, MeasuredDisk, Origin, Outcome,
+    AppliedSysctls, BlockNoise, Cell, Check, Environment, LeftOut, MANIFEST_SCHEMA, Manifest,
+    MeasuredDisk, Origin, Outcome,
 };
 use crate::search;
 use crate::sysctl::{self, DeviceLimits, DeviceNumber, DirtySettings, Guard, Leftover, Roots};
-use crate::vmstat;
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -387,7 +386,7 @@ impl Running<'_> {
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let mut checks = bench.checks.clone();
         checks.push(applied.clone());
-        checks.extend(self.settle(bench));
+        checks.extend(settle(bench.directory(), sweep, self.interrupted));
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
         let setting = Setting {
@@ -424,36 +423,6 @@ impl Running<'_> {
             return Ok(Some(Outcome::Interrupted));
         }
         Ok(None)
-    }
-
-    /// Waits until little is dirty, so that no cell pays for the one before; what if it does not
-    /// come to that.
-    fn settle(&self, bench: &Bench) -> Option<Check> {
-        let most = self.order.sweep.drain_dirty_below_bytes;
-        let patience = now().after(nanos(DRAIN_PATIENCE));
-        let at_risk = || vmstat::pages().map(|pages| pages.at_risk_bytes());
-        let mut found = at_risk()?;
-        while found >= most && now() < patience && !self.interrupted.load(Ordering::Relaxed) {
-            let synced = std::fs::File::open(bench.directory()).map(syncfs);
-            // A sync that fails is for the log to find.
-            let _ = synced;
-            thread::sleep(Duration::from_millis(20));
-            found = at_risk()?;
-        }
-        let rested = now().after(nanos(self.order.sweep.settle));
-        while now() < rested && !self.interrupted.load(Ordering::Relaxed) {
-            let left = Duration::from_nanos(rested.since(now()).get());
-            thread::sleep(left.min(Duration::from_millis(20)));
-        }
-        Some(Check {
-            code: "drained".to_owned(),
-            level: if found < most { Level::Pass } else { Level::Warn },
-            value: format::bytes(crate::clock::float(found)),
-            rule: format!(
-                "less than {} was dirty when the cell began",
-                format::bytes(crate::clock::float(most))
-            ),
-        })
     }
 
     fn conclude(mut self, ended: Result<Outcome>) -> Finished {
@@ -569,5 +538,3 @@ fn run_name(at_ms: u64, sweep: &str, host_hash: &str) -> String {
 /// Positions of a block's canaries, behind all others.
 const FIRST_CANARY: u32 = u32::MAX - 1;
 const LAST_CANARY: u32 = u32::MAX;
-/// How long a cell waits for others' dirty pages.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(30);

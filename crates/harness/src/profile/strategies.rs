@@ -24,13 +24,26 @@ impl Reader {
         let entries = self.names("strategies", shapes.referenced, &shapes.value);
         let named = entries.iter().map(|(name, shape)| {
             let path = format!("strategies.{}", scalar::shortened(&name.value));
-            let valid_name = self.name("strategies", name);
+            let valid_name = self.strategy_name(name);
             let settings = self.settings(path, shape, segment_bytes);
             let strategy = valid_name.zip(settings);
             let strategy = strategy.map(|(name, settings)| Strategy { name, settings });
             (name.value.clone(), strategy)
         });
         named.collect()
+    }
+
+    /// A name that no row has that is there beside the profile's own.
+    fn strategy_name(&mut self, name: &Text) -> Option<String> {
+        if ["canary", "raw"].contains(&name.value.as_str()) {
+            let message = format!(
+                "strategies: {} is the name of cells that every sweep has: give it another",
+                scalar::quoted(&name.value)
+            );
+            self.error(name.referenced, message);
+            return None;
+        }
+        self.name("strategies", name)
     }
 
     fn settings(

@@ -268,6 +268,18 @@ p.yaml:13:22: error: log.segment_bytes: 1KiB is out of range (4096 to 2147483647
 }
 
 #[test]
+fn names_of_cells_that_every_sweep_has_are_taken() {
+    for taken in ["raw", "canary"] {
+        let text = GOOD.replace("  s: ", &format!("  {taken}: "));
+        let message = format!(
+            "p.yaml:6:3: error: strategies: `{taken}` is the name of cells that every sweep has: \
+             give it another"
+        );
+        assert_eq!(errors(&text.replace("[s]", &format!("[{taken}]"))), message);
+    }
+}
+
+#[test]
 fn what_is_missing_is_named() {
     check_replaced("name: t\n", "", "p.yaml:1:1: error: name is missing");
     check_replaced("name: t", "name:", "p.yaml:1:1: error: name is missing");
