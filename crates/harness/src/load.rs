@@ -206,8 +206,8 @@ impl Load {
         offered.as_ref().map(|of| Schedule::new(of, index, *producers, *seed, self.begun))
     }
 
-    /// What was due in the measured time, and what of it a producer had not sent at its end that has
-    /// sent so many in all: a burst may take until the next one.
+    /// What was due in the measured time, and what of it a producer had not sent at its end that
+    /// has sent so many in all: a burst may take until the next one.
     pub(crate) fn count_due(&self, index: usize, sent: usize, open: &mut OpenLoop) {
         let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
         let end = Nanos::new(self.ends_at.load(Ordering::Relaxed));

@@ -88,6 +88,10 @@ fn opening(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row])
         out += "<p class=\"emulated\">EMULATED disk: \
                 the figures say nothing about real hardware.</p>\n";
     }
+    if env.disk.simulated || rows.iter().any(|row| row.simulated) {
+        out += "<p class=\"emulated\">SIMULATED disk, in virtual time: \
+                the figures are those of a model.</p>\n";
+    }
     let sentences = verdict::sentences(manifest, env, cells, rows);
     let item = |sentence: &String| format!("<li>{}</li>\n", format::escaped(sentence));
     out += "<div class=\"verdict\"><ul>\n";
@@ -150,6 +154,9 @@ fn facts(tables: &[(&str, Vec<(&str, String)>)]) -> String {
 }
 
 fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
+    if disk.simulated {
+        return vec![("disk", disk.path.clone()), ("time", "virtual".to_owned())];
+    }
     vec![
         ("directory", disk.path.clone()),
         ("device", text(disk.device.as_ref())),

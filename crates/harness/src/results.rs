@@ -53,6 +53,9 @@ pub struct Cell {
     pub record_bytes: u64,
     /// Whether the disk was emulated.
     pub emulated: bool,
+    /// Whether the disk was simulated: time was virtual, nothing was written.
+    #[serde(default)]
+    pub simulated: bool,
     /// How long was measured, after warming up.
     pub measured_ns: u64,
     /// Why measuring ended.
@@ -95,8 +98,7 @@ pub struct Cell {
     pub io: Io,
     /// The kernel's dirty pages.
     pub dirty: Dirty,
-    /// How much of the time the kernel made writers wait, dirty pages being above the middle of
-    /// its two limits, in percent.
+    /// Percent of the time in which writers had to wait: dirty pages above the limits' middle.
     #[serde(default)]
     pub throttled_pct: Option<f64>,
     /// Appends that took 50 ms or more, the worst of each tenth of a second; a hundred at most.
@@ -585,6 +587,9 @@ pub struct DiskInfo {
     pub emulated: bool,
     /// The file system lives in memory.
     pub in_memory: bool,
+    /// There is none: it was simulated in virtual time.
+    #[serde(default)]
+    pub simulated: bool,
     /// Free bytes when the run began.
     pub free_bytes: u64,
     /// Size of the file system.

@@ -17,7 +17,7 @@ use rustix::fs::syncfs;
 use self::bench::Bench;
 use self::earlier::Earlier;
 pub use self::kernel::NOT_APPLIED;
-use self::kernel::{settings, sysctl_check, unchanged};
+use self::kernel::{no_kernel, settings, sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
 use self::prepared::Prepared;
@@ -290,6 +290,12 @@ impl Running<'_> {
             if self.benches[item.disk].is_none() || self.has(number, position) {
                 continue;
             }
+            if self.is_simulated(item.disk) {
+                if let Some(outcome) = self.cell(number, position, item, &no_kernel())? {
+                    return Ok(Some(outcome));
+                }
+                continue;
+            }
             let applied = match in_force.take() {
                 Some((of, check)) if of == item.sysctl => check,
                 _ => self.apply(item.sysctl)?,
@@ -311,6 +317,10 @@ impl Running<'_> {
             self.manifest.noise.push(BlockNoise { block: number, spread_pct, flagged });
         }
         Ok(None)
+    }
+
+    fn is_simulated(&self, disk: usize) -> bool {
+        self.benches[disk].as_ref().is_some_and(|bench| bench.simulated.is_some())
     }
 
     /// Whether an earlier run has measured it.
@@ -337,7 +347,9 @@ impl Running<'_> {
         if !self.order.sweep.canary || self.has(block, position) {
             return Ok(None);
         }
-        let Some(disk) = self.benches.iter().position(Option::is_some) else { return Ok(None) };
+        let is_real =
+            |bench: &Option<Bench>| bench.as_ref().is_some_and(|bench| bench.simulated.is_none());
+        let Some(disk) = self.benches.iter().position(is_real) else { return Ok(None) };
         let when = if position == FIRST_CANARY { "begin" } else { "end" };
         let (strategy, workload) = plan::canary(when);
         let what = What::Strategy(&strategy, &workload, 1);
@@ -357,13 +369,14 @@ impl Running<'_> {
         let sweep = &self.order.sweep;
         let is_canary = is_canary(position);
         let (run, disk) = (self.manifest.run.clone(), sweep.disks[item.disk].name.clone());
-        let sysctl = if is_canary { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
+        let is_as_found = is_canary || self.is_simulated(item.disk);
+        let sysctl = if is_as_found { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
         let named = Names { disk: &disk, sysctl, is_one: is_one(sweep) };
         self.watch.started(block, &named.cell(&item.what));
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let mut checks = bench.checks.clone();
         checks.push(applied.clone());
-        checks.extend(self.settle(bench));
+        checks.extend(bench.simulated.is_none().then(|| self.settle(bench)).flatten());
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
         let setting = Setting {
@@ -371,6 +384,7 @@ impl Running<'_> {
             directory: bench.directory(),
             device: bench.info.device.as_deref(),
             emulated: bench.info.emulated,
+            simulated: bench.simulated,
             volatile_cache: bench.info.write_cache.as_deref() != Some("write through"),
             has_fua: bench.info.details.fua == Some(true),
             warmup: sweep.warmup.min(longest),
@@ -388,7 +402,7 @@ impl Running<'_> {
         };
         let cell = &mut measured.cell;
         named.put_into(cell, &item.what);
-        let looked = unchanged(&self.guard, cell);
+        let looked = if cell.simulated { Ok(()) } else { unchanged(&self.guard, cell) };
         // What was measured is kept, whatever comes of that.
         self.output.write_cell(&measured)?;
         looked?;

@@ -152,6 +152,8 @@ pub struct Row {
     pub setting: String,
     /// Whether the disk was emulated.
     pub emulated: bool,
+    /// Whether it was simulated in virtual time.
+    pub simulated: bool,
     /// The figures of the cells that count; `None` if all are invalid.
     pub figures: Option<Figures>,
     /// The figures of the invalid cells, to be shown as such.
@@ -171,7 +173,9 @@ pub struct Row {
 impl Row {
     /// What its disk is if it is not hardware as it is.
     pub fn not_hardware(&self) -> Option<&'static str> {
-        if self.emulated {
+        if self.simulated {
+            Some("SIMULATED")
+        } else if self.emulated {
             Some("EMULATED")
         } else {
             self.notes.iter().any(|note| note.code == "in_memory").then_some("in memory")
@@ -297,6 +301,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         workload: first.workload.clone(),
         setting: named.join(", "),
         emulated: group.iter().any(|cell| cell.emulated),
+        simulated: group.iter().any(|cell| cell.simulated),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),
         blocks: blocks(&valid),
@@ -305,7 +310,10 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         notes: notes(group.iter().copied()),
         page_cache_absorbed: first.kind != Kind::Raw
             && first.ack_at != AckPromise::Flushed
-            && group.iter().any(|cell| cell.dirty.reached_background == Some(false)),
+            && group.iter().any(|cell| {
+                let is_simulated = did_not_pass(cell, crate::cell::simulated::ABSORBED);
+                cell.dirty.reached_background == Some(false) || is_simulated
+            }),
     }
 }
 

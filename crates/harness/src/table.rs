@@ -40,6 +40,9 @@ pub fn text(manifest: &Manifest, env: &Environment, cells: &[Cell], width: usize
 /// The disk, and whether anyone can know what it keeps.
 pub(crate) fn disk_line(env: &Environment) -> String {
     let disk = &env.disk;
+    if disk.simulated {
+        return format!("disk {}, in virtual time: nothing is written anywhere", disk.path);
+    }
     let mut facts =
         vec![disk.file_system.clone().unwrap_or_else(|| "file system unknown".to_owned())];
     if disk.in_memory {
@@ -277,6 +280,11 @@ fn footnotes(
             env.disk.emulated || rows.iter().any(|row| row.emulated),
             "",
             "EMULATED disk: the figures say nothing about real hardware".to_owned(),
+        ),
+        (
+            rows.iter().any(|row| row.simulated),
+            "",
+            "SIMULATED disk, in virtual time: the figures are those of a model".to_owned(),
         ),
         (
             env.disk.in_memory,

@@ -46,10 +46,15 @@ pub fn conditions(env: &Environment, rows: &[Row]) -> Vec<String> {
     if env.disk.emulated || rows.iter().any(|row| row.emulated) {
         clauses.push("EMULATED disk, which says nothing about real hardware".to_owned());
     }
+    if env.disk.simulated || rows.iter().any(|row| row.simulated) {
+        clauses.push("SIMULATED disk, whose figures are those of a model".to_owned());
+    }
     if env.disk.in_memory {
         clauses.push("the file system lives in memory, where a power cut takes all".to_owned());
     }
     match env.virtual_machine {
+        // Nothing persists that is simulated.
+        _ if env.disk.simulated => {}
         Some(true) => clauses.push("persistence not verifiable in a VM".to_owned()),
         Some(false) => {}
         None => clauses.push("a virtual machine or not: unknown".to_owned()),

@@ -120,6 +120,7 @@ impl Evidence {
             message_bytes: workload.message_bytes.mean(),
             record_bytes: self.record_bytes,
             emulated: setting.emulated,
+            simulated: setting.simulated.is_some(),
             measured_ns: window.end.since(window.start).get(),
             ended_by: window.ended_by,
             counts: Counts {
@@ -447,6 +448,7 @@ mod tests {
             directory: Path::new("/nowhere"),
             device: None,
             emulated: false,
+            simulated: None,
             volatile_cache: true,
             has_fua: false,
             warmup: Duration::ZERO,

@@ -104,6 +104,8 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
     if env.disk.in_memory && model == LossModel::Power {
         format!("IN MEMORY, a power cut takes all: {}", model.question())
+    } else if env.disk.simulated || rows.iter().any(|row| row.simulated) {
+        format!("SIMULATED DISK: {}", model.question())
     } else if env.disk.emulated || rows.iter().any(|row| row.emulated) {
         format!("EMULATED DISK: {}", model.question())
     } else {
@@ -122,7 +124,11 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
         Some(false) => "bare metal",
         None => "virtual machine or not: unknown",
     };
-    let device = if disk.in_memory { "memory".to_owned() } else { known(&disk.device, "device") };
+    let device = match (disk.simulated, disk.in_memory) {
+        (true, _) => format::clipped(&disk.path, 60),
+        (false, true) => "memory".to_owned(),
+        (false, false) => known(&disk.device, "device"),
+    };
     let machine = [
         known(&env.cpu_model, "CPU"),
         format::plural(usize::try_from(env.cores).unwrap_or(usize::MAX), "core"),

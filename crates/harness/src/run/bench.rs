@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
+use crashlab::block::DiskType;
 
 use super::Order;
-use crate::clock::{float, round};
+use crate::cell::simulated;
+use crate::clock::{float, nanos, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
@@ -23,9 +25,10 @@ pub(super) struct Bench {
     /// What is to be said with every cell.
     pub(super) checks: Vec<Check>,
     pub(super) limits: Limits,
-    /// Where cells make their logs; removed before the disk is.
-    workdir: Workdir,
-    disk: Disk,
+    /// Its type, if it is simulated.
+    pub(super) simulated: Option<DiskType>,
+    /// Where cells make their logs, removed before the disk is; `None` if it is simulated.
+    there: Option<(Workdir, Disk)>,
 }
 
 impl Bench {
@@ -39,10 +42,9 @@ impl Bench {
         order: &Order,
         environment: &Environment,
     ) -> Result<Result<Self, Unavailable>> {
-        let Some(spec) = spec(&of.spec, &order.directory) else {
-            let why = "a simulated disk has no files to measure".to_owned();
-            let how = "cargo xtask powercut simulates what a power cut takes".to_owned();
-            return Ok(Err(Unavailable { why, how }));
+        let spec = match spec(&of.spec, &order.directory) {
+            Ok(spec) => spec,
+            Err(model) => return Ok(Ok(Self::simulated(&of.name, model))),
         };
         if let DiskSpec::Host { path, .. } = &spec {
             workdir::sweep_stale(path);
@@ -68,20 +70,53 @@ impl Bench {
         }
         checks.extend(calibrated(&disk));
         let limits = Limits::new(&order.sweep, &seen, &probe)?;
-        Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, workdir, disk }))
+        let there = Some((workdir, disk));
+        let name = of.name.clone();
+        Ok(Ok(Self { name, probe, info, checks, limits, simulated: None, there }))
     }
 
+    /// A disk that is nowhere: it takes what its type takes, in virtual time.
+    fn simulated(name: &str, model: DiskType) -> Self {
+        let timing = model.timing();
+        let sync = nanos(timing.sync(PROBED_BYTES)).get();
+        let info = DiskInfo {
+            path: format!("SIMULATED {model}"),
+            model: Some(model.name().to_owned()),
+            simulated: true,
+            ..DiskInfo::default()
+        };
+        Self {
+            name: name.to_owned(),
+            probe: Probe {
+                syncs: 0,
+                sync_ns_p50: sync,
+                sync_ns_p99: sync,
+                no_op: false,
+                write_bytes_per_s: timing.bytes_per_s,
+            },
+            info,
+            checks: vec![simulated::label(model)],
+            limits: Limits { soft: MOST_CELL_BYTES, hard: 2 * MOST_CELL_BYTES, most: 0 },
+            simulated: Some(model),
+            there: None,
+        }
+    }
+
+    /// Where logs are made; nowhere on a simulated disk.
     pub(super) fn directory(&self) -> &Path {
-        self.workdir.path()
+        self.there.as_ref().map_or(Path::new(""), |(workdir, _)| workdir.path())
     }
 
     /// For the record of the environment.
     pub(super) fn described(&self) -> MeasuredDisk {
-        let labels = self.disk.labels().iter().map(|label| label.words().to_owned());
+        let disk = self.there.as_ref().map(|(_, disk)| disk);
+        let labels = disk.map_or(&[][..], Disk::labels).iter();
+        let labels = labels.map(|label| label.words().to_owned());
+        let simulated = self.simulated.map(|_| SIMULATED.to_owned());
         MeasuredDisk {
             name: self.name.clone(),
-            labels: labels.collect(),
-            calibration: self.disk.calibration().map(ToString::to_string),
+            labels: labels.chain(simulated).collect(),
+            calibration: disk.and_then(Disk::calibration).map(ToString::to_string),
             sync_p50_ns: self.probe.sync_ns_p50,
             info: self.info.clone(),
         }
@@ -93,13 +128,15 @@ impl Bench {
     ///
     /// If something stays; it is named.
     pub(super) fn remove(self) -> Result<()> {
-        let cleared = self.workdir.close();
-        cleared.and(self.disk.remove())
+        let Some((workdir, disk)) = self.there else { return Ok(()) };
+        let cleared = workdir.close();
+        cleared.and(disk.remove())
     }
 }
 
-fn spec(of: &profile::DiskSpec, given: &Path) -> Option<DiskSpec> {
-    Some(match of {
+/// How to make the disk; the type of one that is not made, but simulated.
+fn spec(of: &profile::DiskSpec, given: &Path) -> Result<DiskSpec, DiskType> {
+    Ok(match of {
         profile::DiskSpec::Host { path, plp } => DiskSpec::Host {
             path: path.clone().unwrap_or_else(|| given.to_owned()),
             plp: plp.then_some(true),
@@ -119,7 +156,7 @@ fn spec(of: &profile::DiskSpec, given: &Path) -> Option<DiskSpec> {
             mount_options: String::new(),
             bytes: *size_bytes,
         },
-        profile::DiskSpec::Simulated { .. } => return None,
+        profile::DiskSpec::Simulated { model } => return Err(*model),
     })
 }
 
@@ -172,11 +209,17 @@ impl Limits {
             free >> 20,
             (2 * (beside + LEAST_CELL_BYTES)).div_ceil(1 << 20)
         );
-        let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
+        let soft = by_disk.clamp(64 << 20, MOST_CELL_BYTES).min(by_memory).min(by_space);
         let hard = (2 * soft).min(by_memory).min(by_space);
         Ok(Self { soft, hard, most: hard + beside })
     }
 }
 
+/// What must be said beside the figures of a disk that is not there.
+const SIMULATED: &str = "SIMULATED";
+/// What a short look at a disk writes with each sync.
+const PROBED_BYTES: u64 = 4096;
+/// Log bytes after which a cell ends early on a disk that is fast enough.
+const MOST_CELL_BYTES: u64 = 2 << 30;
 /// The least that a cell must be able to write.
 const LEAST_CELL_BYTES: u64 = 64 << 20;

@@ -36,6 +36,8 @@ pub struct SummaryRow {
     pub kind: Kind,
     /// Producer threads.
     pub producers: u32,
+    /// Whether the disk was simulated in virtual time.
+    pub simulated: bool,
     /// The worst of the cells' states.
     pub status: Status,
     /// The blocks that count.
@@ -100,6 +102,7 @@ pub fn record(run: &str, rows: &[Row]) -> Summary {
         strategy: row.strategy.clone(),
         kind: row.kind,
         producers: row.producers,
+        simulated: row.simulated,
         status: row.status,
         blocks: row.blocks.clone(),
         invalid_blocks: row.invalid_blocks.clone(),
