@@ -35,21 +35,25 @@ pub(crate) fn planned(plan: &Plan) -> String {
         plan.cells,
         format::plural(usize::try_from(plan.blocks).unwrap_or(usize::MAX), "block"),
     ));
-    lines.push(format!(
-        "takes about {}; writes at most {} in all, mostly far less, and at most {} at one time, \
-         which it removes again",
-        minutes(plan.estimated),
-        format::bytes(float(plan.total_bytes)),
-        format::bytes(float(plan.most_bytes)),
-    ));
+    let writes = if plan.total_bytes == 0 {
+        "writes nothing but its results".to_owned()
+    } else {
+        format!(
+            "writes at most {} in all, mostly far less, and at most {} at one time, which it \
+             removes again",
+            format::bytes(float(plan.total_bytes)),
+            format::bytes(float(plan.most_bytes)),
+        )
+    };
+    lines.push(format!("takes about {}; {writes}", minutes(plan.estimated)));
     let is_one = plan.disks.len() == 1;
     for disk in &plan.disks {
         let sync = format::duration(float(disk.sync_p50_ns));
         lines.push(match (is_one, &disk.calibration) {
-            (true, None) => {
+            (true, None) if !disk.info.simulated => {
                 format!("a 4 KiB write with fdatasync takes {sync} here (p50 of a short look)")
             }
-            (false, None) => format!("disk {}: a sync takes {sync}{}", disk.name, labels(disk)),
+            (_, None) => format!("disk {}: a sync takes {sync}{}", disk.name, labels(disk)),
             (_, Some(found)) => format!("disk {}: {found}{}", disk.name, labels(disk)),
         });
     }
@@ -75,6 +79,9 @@ fn measured(plan: &Plan) -> String {
         return format::plural(plan.disks.len(), "disk");
     }
     let disk = &plan.environment.disk;
+    if disk.simulated {
+        return format!("disk {}, in virtual time", disk.path);
+    }
     format!(
         "{} ({}{})",
         disk.path,

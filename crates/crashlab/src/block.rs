@@ -44,7 +44,7 @@ pub(crate) use process::serve_file_system;
 pub use protocol::Counters;
 pub(crate) use protocol::{keep_name, keep_named};
 pub use server::{ServeOptions, serve};
-pub use timing::{DiskType, Timing};
+pub use timing::{Asked, DiskType, Schedule, Timing};
 
 /// Whether this machine can emulate a disk with that file system.
 ///

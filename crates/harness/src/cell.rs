@@ -1,6 +1,7 @@
 //! One cell: a fresh log, producers, a window of time, and everything that happened in it.
 
 mod evidence;
+pub(crate) mod simulated;
 mod watch;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use crashlab::block::DiskType;
 use hdrhistogram::Histogram;
 use store_core::{Destination, Message, Protection, QueueId, Topic};
 
@@ -34,6 +36,8 @@ pub struct Setting<'a> {
     pub device: Option<&'a str>,
     /// Whether the disk is emulated.
     pub emulated: bool,
+    /// The type of a disk that is simulated in virtual time: there is nothing at `directory` then.
+    pub simulated: Option<DiskType>,
     /// Whether the device may have a volatile write cache.
     pub volatile_cache: bool,
     /// Whether the device can force a write through that cache (FUA).
@@ -91,6 +95,9 @@ pub fn measure(
     strategy: &Strategy,
     workload: &Workload,
 ) -> Result<Option<Measured>> {
+    if let Some(disk) = setting.simulated {
+        return simulated::measure(setting, disk, place, strategy, workload);
+    }
     let root = setting.directory.join(format!("cell-{}-{}", place.block, place.position));
     let reader =
         workload.reader.then(|| Reader::create(setting.directory, setting.seed)).transpose()?;

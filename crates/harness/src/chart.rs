@@ -154,8 +154,8 @@ impl Point<'_> {
 
     /// ` EMULATED` where the title cannot say it of all.
     fn mark(&self, points: &[Point<'_>]) -> String {
-        let what = self.row.not_hardware();
-        let differs = points.iter().any(|other| other.row.not_hardware() != what);
+        let what = self.row.not_hardware.word();
+        let differs = points.iter().any(|other| other.row.not_hardware.word() != what);
         what.filter(|_| differs).map_or_else(String::new, |what| format!(" {what}"))
     }
 
@@ -209,7 +209,7 @@ fn description(rows: &[Row], model: LossModel) -> String {
                 format!(
                     "{}{}{mark}: {} msg/s, at risk {}.",
                     row.label(),
-                    row.not_hardware().map_or_else(String::new, |what| format!(" ({what})")),
+                    row.not_hardware.word().map_or_else(String::new, |what| format!(" ({what})")),
                     format::count(figures.acked_per_s.centre()),
                     model.loss(&figures).shown()
                 )

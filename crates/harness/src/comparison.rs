@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::float;
 use crate::format;
 use crate::profile::Gates;
-use crate::results::{Cell, Kind, Status};
+use crate::results::{Cell, Kind, NotHardware, Status};
 use crate::run::CANARY;
 use crate::statistics::{Better, FIRM_BLOCKS, Found, Judged, Limits, Paired, judge, noise_floor};
 
@@ -31,10 +31,9 @@ pub struct Comparison {
     pub same: BTreeMap<String, String>,
     /// Producer threads of both.
     pub producers: u32,
-    /// Whether a disk of either was emulated: the figures say nothing about real hardware.
-    pub emulated: bool,
-    /// Whether a file system of either lived in memory.
-    pub in_memory: bool,
+    /// What a disk of either was, if not hardware.
+    #[serde(flatten)]
+    pub not_hardware: NotHardware,
     /// What is compared.
     pub measure: Measure,
     /// Blocks in which both are valid.
@@ -146,7 +145,7 @@ pub fn comparisons(cells: &[Cell], gates: Gates) -> Vec<Comparison> {
 ///
 /// If the run `has_real` hardware, only its pairs are counted.
 pub fn sentence(all: &[Comparison], has_real: bool) -> Option<String> {
-    let is_real = |one: &&Comparison| !one.emulated && !one.in_memory;
+    let is_real = |one: &&Comparison| one.not_hardware.word().is_none();
     let counts =
         |one: &&Comparison| one.measure == Measure::AckedPerS && (!has_real || is_real(one));
     let counted: Vec<&Comparison> = all.iter().filter(counts).collect();
@@ -203,8 +202,7 @@ struct Pair {
     b: String,
     same: BTreeMap<String, String>,
     producers: u32,
-    emulated: bool,
-    in_memory: bool,
+    not_hardware: NotHardware,
 }
 
 impl Pair {
@@ -239,8 +237,7 @@ fn comparison(
         b: pair.b,
         same: pair.same,
         producers: pair.producers,
-        emulated: pair.emulated,
-        in_memory: pair.in_memory,
+        not_hardware: pair.not_hardware,
         measure,
         blocks,
         ratio,
@@ -260,8 +257,7 @@ fn comparison(
 #[derive(Clone, Debug, Default)]
 struct Set {
     blocks: BTreeMap<u32, f64>,
-    emulated: bool,
-    in_memory: bool,
+    not_hardware: NotHardware,
 }
 
 /// What a set of cells has in common with those it is compared with, and each by its name.
@@ -274,8 +270,7 @@ fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Paired)
         let (name, same) = varied.split(cell);
         let set = sets.entry((same, cell.producers)).or_default().entry(name).or_default();
         set.blocks.insert(cell.block, value);
-        set.emulated |= cell.emulated;
-        set.in_memory |= cell.is_in_memory();
+        set.not_hardware = set.not_hardware.or(cell.not_hardware());
     }
     let mut found = Vec::new();
     for ((same, producers), of_name) in &sets {
@@ -293,8 +288,7 @@ fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Paired)
                     b: (*b).to_owned(),
                     same: same.clone(),
                     producers: *producers,
-                    emulated: of_a.emulated || of_b.emulated,
-                    in_memory: of_a.in_memory || of_b.in_memory,
+                    not_hardware: of_a.not_hardware.or(of_b.not_hardware),
                 };
                 found.push((pair, paired));
             }
@@ -599,7 +593,9 @@ mod tests {
             let has = |disk: &str| {
                 [&one.a, &one.b].into_iter().chain(one.same.values()).any(|of| of == disk)
             };
-            assert_eq!((one.emulated, one.in_memory), (has("hdd"), has("tmpfs")), "{one:?}");
+            let NotHardware { emulated, in_memory, simulated } = one.not_hardware;
+            let expect = (has("hdd"), has("tmpfs"), false);
+            assert_eq!((emulated, in_memory, simulated), expect, "{one:?}");
         }
         let told = sentence(&all, true).unwrap();
         assert!(told.contains("of 1 pair of strategies") && !told.contains("of disks"), "{told}");

@@ -67,8 +67,8 @@ pub struct DiskCounters {
     pub write_bytes: u64,
     /// Flush requests completed; `None` before Linux 5.5, which does not count them.
     pub flush_requests: Option<u64>,
-    /// Milliseconds in which requests were in flight.
-    pub busy_ms: u64,
+    /// Milliseconds in which requests were in flight; `None` if nobody counts them.
+    pub busy_ms: Option<u64>,
 }
 
 impl DiskCounters {
@@ -81,7 +81,10 @@ impl DiskCounters {
         Self {
             write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
             // The kernel counts it in 32 bits.
-            busy_ms: self.busy_ms.wrapping_sub(earlier.busy_ms) & u64::from(u32::MAX),
+            busy_ms: self
+                .busy_ms
+                .zip(earlier.busy_ms)
+                .map(|(now, then)| now.wrapping_sub(then) & u64::from(u32::MAX)),
             flush_requests: flush_requests.and_then(|(now, then)| now.checked_sub(then)),
         }
     }
@@ -92,13 +95,13 @@ impl Io {
     pub(crate) fn of(device: Option<&DiskCounters>, log_bytes: u64, passed_ns: u64) -> Self {
         let Some(device) = device else { return Self::default() };
         let written = float(device.write_bytes);
-        let busy = 1e6 * float(device.busy_ms) / float(passed_ns.max(1));
+        let busy = device.busy_ms.map(|ms| 1e6 * float(ms) / float(passed_ns.max(1)));
         Self {
             device_write_bytes: Some(device.write_bytes),
             flush_requests: device.flush_requests,
             write_amplification: (log_bytes > 0).then(|| written / float(log_bytes)),
             // It is counted in the kernel's ticks; much more is another device of the same name.
-            busy_pct: (busy < 1.2).then(|| 100.0 * busy.min(1.0)),
+            busy_pct: busy.filter(|busy| *busy < 1.2).map(|busy| 100.0 * busy.min(1.0)),
         }
     }
 }
@@ -227,7 +230,7 @@ fn counters_in(text: &str, device: &str, whole: &str) -> Option<DiskCounters> {
     Some(DiskCounters {
         write_bytes: field(device, SECTORS_WRITTEN)?.saturating_mul(SECTOR_BYTES),
         flush_requests: field(whole, FLUSHES_COMPLETED),
-        busy_ms: field(whole, MS_DOING_IO).unwrap_or(0),
+        busy_ms: field(whole, MS_DOING_IO),
     })
 }
 
@@ -415,7 +418,7 @@ mod tests {
         fn check(device: &str, whole: &str, expect: Option<(u64, Option<u64>)>) {
             let found = counters_in(DISKSTATS_TEXT, device, whole);
             assert_eq!(found.map(|found| (found.write_bytes, found.flush_requests)), expect);
-            assert!(found.is_none_or(|found| found.busy_ms == 11_120), "the disk's, not 3");
+            assert!(found.is_none_or(|found| found.busy_ms == Some(11_120)), "the disk's, not 3");
         }
         check("vda", "vda", Some((3_153_896 * 512, Some(2983))));
         check("vda1", "vda", Some((4000 * 512, Some(2983))));
@@ -428,7 +431,7 @@ mod tests {
         #[track_caller]
         fn check(now: (u64, Option<u64>), then: (u64, Option<u64>), expect: (u64, Option<u64>)) {
             let [now, then, expect] = [now, then, expect].map(|(write_bytes, flush_requests)| {
-                DiskCounters { write_bytes, flush_requests, busy_ms: 0 }
+                DiskCounters { write_bytes, flush_requests, busy_ms: None }
             });
             assert_eq!(now.since(&then), expect);
         }
@@ -437,8 +440,8 @@ mod tests {
         check((9, Some(5)), (4, None), (5, None));
         check((3, Some(9)), (4, Some(5)), (0, Some(4)));
         check((9, Some(1)), (4, Some(5)), (5, None));
-        let busy = |busy_ms| DiskCounters { write_bytes: 0, flush_requests: None, busy_ms };
-        assert_eq!(busy(7).since(&busy(u64::from(u32::MAX))).busy_ms, 8, "32 bits are full soon");
+        let busy = |ms| DiskCounters { write_bytes: 0, flush_requests: None, busy_ms: Some(ms) };
+        assert_eq!(busy(7).since(&busy(u64::from(u32::MAX))).busy_ms, Some(8), "32 bits wrap");
         let of = |busy_ms| Io::of(Some(&busy(busy_ms)), 0, 1_000_000_000).busy_pct;
         assert_eq!([700, 1004, 5000].map(of), [Some(70.0), Some(100.0), None]);
     }

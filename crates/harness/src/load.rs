@@ -50,8 +50,8 @@ pub struct Load {
     starts_at: AtomicU64,
     ends_at: AtomicU64,
     progress: Vec<Shown>,
-    bodies: Bodies,
-    shape: Shape,
+    pub(crate) bodies: Bodies,
+    pub(crate) shape: Shape,
     begun: Nanos,
 }
 
@@ -119,6 +119,11 @@ pub struct Sampled {
 impl Load {
     /// A load that begins now.
     pub fn new(shape: Shape, bodies: Bodies) -> Self {
+        Self::beginning(shape, bodies, now())
+    }
+
+    /// A load that begins at that time, which may be another clock's.
+    pub(crate) fn beginning(shape: Shape, bodies: Bodies, begun: Nanos) -> Self {
         Self {
             phase: AtomicU32::new(WARM_UP),
             starts_at: AtomicU64::new(0),
@@ -126,7 +131,7 @@ impl Load {
             progress: (0..shape.producers).map(|_| Shown::default()).collect(),
             bodies,
             shape,
-            begun: now(),
+            begun,
         }
     }
 
@@ -168,7 +173,7 @@ impl Load {
     fn produce(&self, index: usize, log: &Log) -> Produced {
         let nothing = Produced::new(self.shape.offered.is_some());
         let id = i32::try_from(index % QUEUES).expect("a few queues");
-        let queue = match log.queue(b"bench-topic", QueueId::new(id)) {
+        let queue = match log.queue(TOPIC, QueueId::new(id)) {
             Ok(queue) => queue,
             Err(error) => return nothing.stopped_by(&error),
         };
@@ -196,7 +201,7 @@ impl Load {
         }
     }
 
-    fn schedule(&self, index: usize) -> Option<Schedule> {
+    pub(crate) fn schedule(&self, index: usize) -> Option<Schedule> {
         let Shape { producers, seed, offered, .. } = &self.shape;
         let index = u32::try_from(index).expect("as many as there are producers");
         offered.as_ref().map(|of| Schedule::new(of, index, *producers, *seed, self.begun))
@@ -204,7 +209,7 @@ impl Load {
 
     /// What was due in the measured time, and what of it a producer had not sent at its end that
     /// has sent so many in all: a burst may take until the next one.
-    fn count_due(&self, index: usize, sent: usize, open: &mut OpenLoop) {
+    pub(crate) fn count_due(&self, index: usize, sent: usize, open: &mut OpenLoop) {
         let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
         let end = Nanos::new(self.ends_at.load(Ordering::Relaxed));
         let Some(mut schedule) = self.schedule(index).filter(|_| start.get() > 0) else { return };
@@ -227,7 +232,7 @@ impl Load {
     }
 
     /// How much of a message's time lies outside the measured time.
-    fn outside(&self, begun: Nanos, told: Nanos) -> u64 {
+    pub(crate) fn outside(&self, begun: Nanos, told: Nanos) -> u64 {
         let start = Nanos::new(self.starts_at.load(Ordering::Relaxed));
         let end = match self.ends_at.load(Ordering::Relaxed) {
             0 => told,
@@ -459,7 +464,7 @@ impl Wake for Unpark {
 }
 
 impl Produced {
-    fn new(is_open: bool) -> Self {
+    pub(crate) fn new(is_open: bool) -> Self {
         let open = || OpenLoop {
             due_to_ack: times(),
             lag: times(),
@@ -485,7 +490,7 @@ impl Produced {
         self
     }
 
-    fn record(&mut self, due: Option<Nanos>, begun: Nanos, told: Nanos) {
+    pub(crate) fn record(&mut self, due: Option<Nanos>, begun: Nanos, told: Nanos) {
         self.append_to_ack.saturating_record(told.since(begun).get());
         if let (Some(open), Some(due)) = (&mut self.open, due) {
             open.due_to_ack.saturating_record(told.since(due).get());
@@ -494,7 +499,7 @@ impl Produced {
 
     /// Keeps every `stride`-th record; when there are too many, every second of those is dropped
     /// and the stride doubled, so that memory stays bounded and the sample stays even.
-    fn sample(&mut self, count: usize, sampled: Sampled) {
+    pub(crate) fn sample(&mut self, count: usize, sampled: Sampled) {
         let stride = self.sampled.first().map_or(1, |first| first.stands_for);
         if !store_core::length_u64(count).is_multiple_of(stride) {
             return;
@@ -515,8 +520,10 @@ impl Produced {
 const WARM_UP: u32 = 0;
 const MEASURE: u32 = 1;
 const STOP: u32 = 2;
+/// The topic of all messages.
+pub(crate) const TOPIC: &[u8] = b"bench-topic";
 /// Queues that producers share, as a topic of a broker has.
-const QUEUES: usize = 8;
+pub(crate) const QUEUES: usize = 8;
 const MAX_SAMPLES: usize = 8192;
 /// What is due so shortly before the end need not be sent by then.
 const GRACE: Nanos = Nanos::from_millis(20);

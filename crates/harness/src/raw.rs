@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
+use crashlab::block::DiskType;
 use store_core::Nanos;
 
+use crate::cell::simulated::{Device, copying};
 use crate::cell::{Measured, Place, Setting};
 use crate::clock::{float, nanos, now, wall_ms};
 use crate::disk::DiskCounters;
@@ -33,8 +35,12 @@ pub fn measure(
     workload: &Workload,
     record_bytes: u64,
 ) -> Result<Option<Measured>> {
-    let path = setting.directory.join("raw");
     let started_at_ms = wall_ms();
+    if let Some(disk) = setting.simulated {
+        let raw = simulated(setting, disk, record_bytes);
+        return Ok(Some(raw.cell(setting, place, workload, record_bytes, started_at_ms)));
+    }
+    let path = setting.directory.join("raw");
     let found = run(setting, &path, record_bytes)
         .with_context(|| format!("raw loop on {}", path.display()));
     let _ = std::fs::remove_file(&path);
@@ -98,6 +104,37 @@ fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<R
     unreachable!("the loop ends by time")
 }
 
+/// The same loop on a simulated disk, in time that passes only here.
+fn simulated(setting: &Setting<'_>, disk: DiskType, record_bytes: u64) -> Raw {
+    let mut device = Device::new(disk);
+    let (mut operations, mut syncs) = (times(), times());
+    let size = FILE_BYTES.max(record_bytes);
+    let warm = nanos(setting.warmup);
+    let mut first = None;
+    let (mut now, mut place) = (Nanos::new(0), 0);
+    loop {
+        let begun = now;
+        if warm <= begun {
+            let (start, before) = *first.get_or_insert((begun, device.counters));
+            if start.after(nanos(setting.measure)) <= begun {
+                let device = Some(device.counters.since(&before));
+                let machine = Machine::default();
+                return Raw { start, end: begun, operations, syncs, device, machine };
+            }
+        }
+        if place + record_bytes > size {
+            place = 0;
+        }
+        let written = begun.after(copying(record_bytes));
+        now = device.sync(written, place, place + record_bytes, size);
+        place += record_bytes;
+        if first.is_some() {
+            operations.saturating_record(now.since(begun).get());
+            syncs.saturating_record(now.since(written).get());
+        }
+    }
+}
+
 impl Raw {
     fn cell(
         &self,
@@ -130,6 +167,7 @@ impl Raw {
             message_bytes: workload.message_bytes.mean(),
             record_bytes,
             emulated: setting.emulated,
+            simulated: setting.simulated.is_some(),
             measured_ns,
             ended_by: EndedBy::Time,
             counts: Counts { appended: count, acked: count, flushes: count, ..Counts::default() },

@@ -90,6 +90,10 @@ fn opening(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row])
         let said = format!("{disk}: the figures say nothing about real hardware.");
         out = format!("{out}<p class=\"emulated\">{}</p>\n", format::escaped(&said));
     }
+    if let Some(disk) = verdict::simulated(env, rows) {
+        let said = format!("{disk}, in virtual time: the figures are those of a model.");
+        out = format!("{out}<p class=\"emulated\">{}</p>\n", format::escaped(&said));
+    }
     let sentences = verdict::sentences(manifest, env, cells, rows);
     let item = |sentence: &String| format!("<li>{}</li>\n", format::escaped(sentence));
     out += "<div class=\"verdict\"><ul>\n";
@@ -178,6 +182,9 @@ fn facts(tables: &[(&str, Vec<(&str, String)>)]) -> String {
 }
 
 fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
+    if disk.simulated {
+        return vec![("disk", disk.path.clone()), ("time", "virtual".to_owned())];
+    }
     vec![
         ("directory", disk.path.clone()),
         ("device", text(disk.device.as_ref())),

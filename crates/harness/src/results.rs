@@ -9,6 +9,7 @@ mod manifest;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::derived::NotHardware;
 pub use self::environment::{DiskInfo, Environment};
 pub use self::manifest::{AppliedSysctls, BlockNoise, LeftOut, Manifest, Origin, Outcome};
 
@@ -60,6 +61,9 @@ pub struct Cell {
     pub record_bytes: u64,
     /// Whether the disk was emulated.
     pub emulated: bool,
+    /// Whether the disk was simulated: time was virtual, nothing was written.
+    #[serde(default)]
+    pub simulated: bool,
     /// How long was measured, after warming up.
     pub measured_ns: u64,
     /// Why measuring ended.
@@ -102,8 +106,7 @@ pub struct Cell {
     pub io: Io,
     /// The kernel's dirty pages.
     pub dirty: Dirty,
-    /// How much of the time the kernel made writers wait, dirty pages being above the middle of
-    /// its two limits, in percent.
+    /// Percent of the time in which writers had to wait: dirty pages above the limits' middle.
     #[serde(default)]
     pub throttled_pct: Option<f64>,
     /// Appends that took 50 ms or more, the worst of each tenth of a second; a hundred at most.

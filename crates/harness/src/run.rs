@@ -16,7 +16,7 @@ use anyhow::{Result, ensure};
 use self::bench::Bench;
 use self::earlier::Earlier;
 pub use self::kernel::NOT_APPLIED;
-use self::kernel::{sysctl_check, unchanged};
+use self::kernel::{no_kernel, sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
 use self::prepared::Prepared;
@@ -301,6 +301,12 @@ impl Running<'_> {
                 continue;
             }
             let asked = (item.sysctl, bench.device);
+            if bench.simulated.is_some() {
+                if let Some(outcome) = self.cell(number, position, item, &no_kernel())? {
+                    return Ok(Some(outcome));
+                }
+                continue;
+            }
             let applied = match in_force.take() {
                 Some((of, check)) if of == asked => check,
                 _ => self.apply(&item)?,
@@ -322,6 +328,10 @@ impl Running<'_> {
             self.manifest.noise.push(BlockNoise { block: number, spread_pct, flagged });
         }
         Ok(None)
+    }
+
+    fn is_simulated(&self, disk: usize) -> bool {
+        self.benches[disk].as_ref().is_some_and(|bench| bench.simulated.is_some())
     }
 
     /// Whether an earlier run has measured it.
@@ -360,7 +370,9 @@ impl Running<'_> {
         if !self.order.sweep.canary || self.has(block, position) {
             return Ok(None);
         }
-        let Some(disk) = self.benches.iter().position(Option::is_some) else { return Ok(None) };
+        let is_real =
+            |bench: &Option<Bench>| bench.as_ref().is_some_and(|bench| bench.simulated.is_none());
+        let Some(disk) = self.benches.iter().position(is_real) else { return Ok(None) };
         let when = if position == FIRST_CANARY { "begin" } else { "end" };
         let (strategy, workload) = plan::canary(when);
         let what = What::Strategy(&strategy, &workload, 1);
@@ -380,13 +392,16 @@ impl Running<'_> {
         let sweep = &self.order.sweep;
         let is_canary = is_canary(position);
         let (run, disk) = (self.manifest.run.clone(), sweep.disks[item.disk].name.clone());
-        let sysctl = if is_canary { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
+        let is_as_found = is_canary || self.is_simulated(item.disk);
+        let sysctl = if is_as_found { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
         let named = Names { disk: &disk, sysctl, is_one: is_one(sweep) };
         self.watch.started(block, &named.cell(&item.what));
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let mut checks = bench.checks.clone();
         checks.push(applied.clone());
-        checks.extend(settle(bench.directory(), sweep, self.interrupted));
+        if bench.simulated.is_none() {
+            checks.extend(settle(bench.directory(), sweep, self.interrupted));
+        }
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
         let setting = Setting {
@@ -394,6 +409,7 @@ impl Running<'_> {
             directory: bench.directory(),
             device: bench.info.device.as_deref(),
             emulated: bench.info.emulated,
+            simulated: bench.simulated,
             volatile_cache: bench.info.write_cache.as_deref() != Some("write through"),
             has_fua: bench.info.details.fua == Some(true),
             warmup: sweep.warmup.min(longest),
@@ -411,7 +427,7 @@ impl Running<'_> {
         };
         let cell = &mut measured.cell;
         named.put_into(cell, &item.what);
-        let looked = unchanged(&self.guard, cell);
+        let looked = if cell.simulated { Ok(()) } else { unchanged(&self.guard, cell) };
         // What was measured is kept, whatever comes of that.
         self.output.write_cell(&measured)?;
         looked?;

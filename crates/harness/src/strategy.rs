@@ -11,7 +11,7 @@ use group_commit::GroupCommit;
 use store_core::{
     AckAt, Action, Event, FlushStrategy, Lane, Nanos, Observed, PAGE_SIZE, SegmentSize, Wait,
 };
-use store_os::{Io, Log, LogOptions, Observer, Preallocate};
+use store_os::{Io, Log, LogOptions, Observer, OpenError, Preallocate};
 
 use crate::clock::nanos;
 use crate::profile::{self, Settings};
@@ -56,16 +56,57 @@ pub fn open(
     segment_bytes: u64,
     observer: Arc<dyn Observer>,
 ) -> Result<Log> {
+    let options = LogOptions { observer: Some(observer), ..LogOptions::default() };
+    open_by(&Threads, root, settings, segment_bytes, options)
+}
+
+/// How a log is opened, once its strategy is made.
+pub(crate) trait Opener {
+    /// What is then there.
+    type Opened;
+
+    /// Opens it in `root`.
+    fn open(
+        &self,
+        root: &Path,
+        options: LogOptions,
+        strategy: impl FlushStrategy + Send + 'static,
+    ) -> Result<Self::Opened, OpenError>;
+}
+
+/// With threads of its own.
+struct Threads;
+
+impl Opener for Threads {
+    type Opened = Log;
+
+    fn open(
+        &self,
+        root: &Path,
+        options: LogOptions,
+        strategy: impl FlushStrategy + Send + 'static,
+    ) -> Result<Log, OpenError> {
+        Log::open(root, options, strategy)
+    }
+}
+
+/// [`open`], as `opener` does it; of `options` those that the settings do not give.
+pub(crate) fn open_by<O: Opener>(
+    opener: &O,
+    root: &Path,
+    settings: &Settings,
+    segment_bytes: u64,
+    options: LogOptions,
+) -> Result<O::Opened> {
     let options = LogOptions {
         segment_size: SegmentSize::new(segment_bytes)?,
         // As long as a segment allows: the profile has checked that its messages fit.
         max_message_bytes: usize::try_from(segment_bytes.min(4 << 20))?,
-        observer: Some(observer),
-        ..LogOptions::default()
+        ..options
     };
     let log = match settings {
         Settings::None { io } => {
-            Log::open(root, with(options, *io, profile::Prealloc::Fallocate), NoFlush)
+            opener.open(root, with(options, *io, profile::Prealloc::Fallocate), NoFlush)
         }
         Settings::GroupCommit { timeout, gather, siblings, io, prealloc, .. } => {
             let config = group_commit::Config {
@@ -74,12 +115,12 @@ pub fn open(
                 siblings: *siblings,
             };
             let options = with(options, *io, *prealloc);
-            Log::open(root, options, GroupCommit::new(config).context("group_commit")?)
+            opener.open(root, options, GroupCommit::new(config).context("group_commit")?)
         }
         Settings::FlushRealtime { interval, least_pages, thorough, timed, io, prealloc } => {
             let config = flush_config(*interval, *least_pages, *thorough, *timed);
             let options = with(options, *io, *prealloc);
-            Log::open(root, options, FlushRealtime::new(config).context("flush_realtime")?)
+            opener.open(root, options, FlushRealtime::new(config).context("flush_realtime")?)
         }
         Settings::CommitRealtime {
             commit,
@@ -101,7 +142,7 @@ pub fn open(
             };
             let options =
                 LogOptions { staging_bytes: *staging_bytes, ..with(options, *io, *prealloc) };
-            Log::open(root, options, CommitRealtime::new(config).context("commit_realtime")?)
+            opener.open(root, options, CommitRealtime::new(config).context("commit_realtime")?)
         }
     };
     Ok(log?)

@@ -15,7 +15,9 @@ pub use self::record::{Figure, SCHEMA, Summary, SummaryRow, record};
 pub use self::stat::Stat;
 use crate::clock::float;
 use crate::format;
-use crate::results::{AckPromise, Cell, Check, Exposure, Kind, Level, Quantiles, Spread, Status};
+use crate::results::{
+    AckPromise, Cell, Check, Exposure, Kind, Level, NotHardware, Quantiles, Spread, Status,
+};
 
 /// A percentile of a latency over the blocks of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,10 +154,8 @@ pub struct Row {
     pub workload: String,
     /// Of these three, those of which the run has more than one.
     pub setting: String,
-    /// Whether the disk was emulated.
-    pub emulated: bool,
-    /// Whether its file system lived in memory.
-    pub in_memory: bool,
+    /// What its disk was, if not hardware.
+    pub not_hardware: NotHardware,
     /// How messages came.
     pub loops: Loops,
     /// The figures of the cells that count; `None` if all are invalid.
@@ -175,21 +175,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// What its disk is if it is not hardware as it is.
-    pub fn not_hardware(&self) -> Option<&'static str> {
-        match (self.emulated, self.in_memory) {
-            (true, _) => Some("EMULATED"),
-            (false, true) => Some("in memory"),
-            (false, false) => None,
-        }
-    }
-
     /// `sync`, with the setting and what its disk is where the run has more than one setting.
     pub fn named(&self) -> String {
         if self.setting.is_empty() {
             return self.strategy.clone();
         }
-        let what = self.not_hardware().map_or_else(String::new, |what| format!(", {what}"));
+        let what = self.not_hardware.word().map_or_else(String::new, |what| format!(", {what}"));
         format!("{} ({}{what})", self.strategy, self.setting)
     }
 
@@ -229,8 +220,8 @@ pub fn rows(cells: &[Cell]) -> Vec<Row> {
 /// The rows of real hardware where there are any, else all: a disk that is not hardware as it is
 /// says nothing about one that is.
 pub fn real(rows: &[Row]) -> impl Iterator<Item = &Row> {
-    let has_real = rows.iter().any(|row| row.not_hardware().is_none());
-    rows.iter().filter(move |row| !has_real || row.not_hardware().is_none())
+    let has_real = rows.iter().any(|row| row.not_hardware.word().is_none());
+    rows.iter().filter(move |row| !has_real || row.not_hardware.word().is_none())
 }
 
 /// What the checks of these cells had to say that did not pass, the worst first.
@@ -350,8 +341,10 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         sysctl: first.sysctl.clone(),
         workload: first.workload.clone(),
         setting: named.join(", "),
-        emulated: group.iter().any(|cell| cell.emulated),
-        in_memory: group.iter().any(|cell| cell.is_in_memory()),
+        not_hardware: group
+            .iter()
+            .map(|cell| cell.not_hardware())
+            .fold(NotHardware::default(), NotHardware::or),
         loops: Loops::of_cell(first),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),
@@ -361,7 +354,10 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
         notes: notes(group.iter().copied()),
         page_cache_absorbed: first.kind != Kind::Raw
             && first.ack_at != AckPromise::Flushed
-            && group.iter().any(|cell| cell.dirty.reached_background == Some(false)),
+            && group.iter().any(|cell| {
+                let is_simulated = cell.did_not_pass(crate::cell::simulated::ABSORBED);
+                cell.dirty.reached_background == Some(false) || is_simulated
+            }),
     }
 }
 
@@ -414,7 +410,7 @@ fn extent(cells: &[&Cell], check: &str) -> Extent {
 
 /// What is never flushed grows for ever; what lies in memory is lost whole.
 fn power_extent(cells: &[&Cell]) -> Extent {
-    if cells.iter().any(|cell| cell.is_in_memory()) {
+    if cells.iter().any(|cell| cell.not_hardware().in_memory) {
         Extent::Everything
     } else if cells.iter().any(|cell| cell.kind == Kind::None) {
         Extent::AtLeast

@@ -40,6 +40,9 @@ pub fn text(manifest: &Manifest, env: &Environment, cells: &[Cell], width: usize
 /// The disk, and whether anyone can know what it keeps.
 pub(crate) fn disk_line(env: &Environment) -> String {
     let disk = &env.disk;
+    if disk.simulated {
+        return format!("disk {}, in virtual time: nothing is written anywhere", disk.path);
+    }
     let mut facts =
         vec![disk.file_system.clone().unwrap_or_else(|| "file system unknown".to_owned())];
     if disk.in_memory {
@@ -111,7 +114,8 @@ fn headed(lines: Vec<String>, each: usize, settings: &[&str], groups: &[Vec<&Row
     let mut headed: Vec<String> = lines.by_ref().take(each + 1).collect();
     for (setting, group) in settings.iter().zip(groups) {
         let setting = if setting.is_empty() { "as found" } else { *setting };
-        let what = group.first().and_then(|row| row.not_hardware()).map(|what| format!(", {what}"));
+        let what =
+            group.first().and_then(|row| row.not_hardware.word()).map(|what| format!(", {what}"));
         headed.push(format!("[{setting}{}]", what.unwrap_or_default()));
         headed.extend(lines.by_ref().take(each * group.len()));
     }
@@ -293,12 +297,14 @@ fn footnotes(
     ];
     let emulated = verdict::emulated(env, rows)
         .map(|disk| format!("{disk}: the figures say nothing about real hardware"));
+    let simulated = verdict::simulated(env, rows)
+        .map(|disk| format!("{disk}, in virtual time: the figures are those of a model"));
     let in_memory =
         verdict::in_memory(env, rows).map(|place| format!("{place}: a power cut takes all"));
     let noise = verdict::noise(manifest, rows);
     let asked = summary::asked_sentence(rows, manifest.slo()).filter(|_| some);
-    let first =
-        emulated.into_iter().chain(in_memory).chain(verdict::left_out(manifest)).chain(noise);
+    let disks = [emulated, simulated, in_memory].into_iter().flatten();
+    let first = disks.chain(verdict::left_out(manifest)).chain(noise);
     let there = notes.into_iter().filter(|(there, ..)| *there);
     let notes_there = there.map(|(_, mark, note)| (mark, note));
     let mut notes: Vec<_> = first.map(|note| ("", note)).chain(notes_there).collect();

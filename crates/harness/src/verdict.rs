@@ -31,7 +31,7 @@ pub fn sentences(
         (Kind::CommitRealtime, "Staged flush"),
     ];
     said.extend(kinds.iter().filter_map(|(kind, name)| on_strategy(rows, *kind, name)));
-    let has_real = rows.iter().any(|row| row.not_hardware().is_none());
+    let has_real = rows.iter().any(|row| row.not_hardware.word().is_none());
     let compared = comparison::comparisons(cells, manifest.gates());
     said.extend(comparison::sentence(&compared, has_real));
     if !cells.is_empty() {
@@ -54,9 +54,12 @@ pub fn conditions(manifest: &Manifest, env: &Environment, rows: &[Row]) -> Vec<S
     clauses.extend(
         emulated(env, rows).map(|disk| format!("{disk}, which says nothing about real hardware")),
     );
+    clauses.extend(simulated(env, rows).map(|disk| format!("{disk}, whose figures are a model's")));
     clauses
         .extend(in_memory(env, rows).map(|place| format!("{place}, where a power cut takes all")));
     match env.virtual_machine {
+        // Nothing persists that is simulated.
+        _ if env.disk.simulated => {}
         Some(true) => clauses.push("persistence not verifiable in a VM".to_owned()),
         Some(false) => {}
         None => clauses.push("a virtual machine or not: unknown".to_owned()),
@@ -74,15 +77,22 @@ pub fn conditions(manifest: &Manifest, env: &Environment, rows: &[Row]) -> Vec<S
 
 /// `EMULATED disk`, with its name where there are others; `None` if there is none.
 pub fn emulated(env: &Environment, rows: &[Row]) -> Option<String> {
-    let names = names(env, rows, |row| row.emulated, |disk| disk.emulated)?;
+    let names = names(env, rows, |row| row.not_hardware.emulated, |disk| disk.emulated)?;
     let names = if names.is_empty() { names } else { format!(" ({names})") };
     Some(format!("EMULATED disk{names}"))
+}
+
+/// `SIMULATED disk`, with its name where there are others; `None` if there is none.
+pub fn simulated(env: &Environment, rows: &[Row]) -> Option<String> {
+    let names = names(env, rows, |row| row.not_hardware.simulated, |disk| disk.simulated)?;
+    let names = if names.is_empty() { names } else { format!(" ({names})") };
+    Some(format!("SIMULATED disk{names}"))
 }
 
 /// `the file system lives in memory`, with the disk's name where there are others; `None` if none
 /// does.
 pub fn in_memory(env: &Environment, rows: &[Row]) -> Option<String> {
-    let names = names(env, rows, |row| row.in_memory, |disk| disk.in_memory)?;
+    let names = names(env, rows, |row| row.not_hardware.in_memory, |disk| disk.in_memory)?;
     let names = if names.is_empty() { names } else { format!(" of {names}") };
     Some(format!("the file system{names} lives in memory"))
 }

@@ -150,26 +150,30 @@ impl Timing {
 
 /// What a device is asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Asked {
+pub enum Asked {
+    /// To make durable what was written.
     Flush,
+    /// For bytes.
     Read,
+    /// To take bytes.
     Write,
 }
 
 /// When a device is free again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
+pub struct Schedule {
     pub(super) timing: Timing,
     free: Nanos,
 }
 
 impl Schedule {
-    pub(super) fn new(timing: Timing) -> Self {
+    /// A device that has nothing to do.
+    pub fn new(timing: Timing) -> Self {
         Self { timing, free: Nanos::new(0) }
     }
 
-    /// When a request that came at `now` is done.
-    pub(super) fn due(&mut self, now: Nanos, asked: Asked, bytes: u64) -> Nanos {
+    /// When a request that came at `now` is done. Requests are to come in the order of time.
+    pub fn due(&mut self, now: Nanos, asked: Asked, bytes: u64) -> Nanos {
         let (transfer, latency) = match asked {
             Asked::Flush => (Duration::ZERO, self.timing.flush),
             Asked::Read => (self.timing.transfer(bytes), self.timing.read),

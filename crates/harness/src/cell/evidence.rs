@@ -121,6 +121,7 @@ impl Evidence {
             message_bytes: workload.message_bytes.mean(),
             record_bytes: self.record_bytes,
             emulated: setting.emulated,
+            simulated: setting.simulated.is_some(),
             measured_ns,
             ended_by: window.ended_by,
             counts: Counts {
@@ -150,7 +151,7 @@ impl Evidence {
             dirty: self.dirty(&strategy.settings),
             throttled_pct: series::throttled_pct(&window.series),
             stalls: series::stalls(&window.series),
-            machine: self.machine(workload, place.producers),
+            machine: self.machine(setting, workload, place.producers),
             little: self.little(workload, place.producers, append_to_ack, &exposure),
             validity: Vec::new(),
             status: Status::Valid,
@@ -291,11 +292,13 @@ impl Evidence {
         Dirty { reached_background: dirty.reached_background.filter(|_| absorbs), ..dirty }
     }
 
-    fn machine(&self, workload: &Workload, producers: u32) -> Machine {
+    fn machine(&self, setting: &Setting<'_>, workload: &Workload, producers: u32) -> Machine {
         let own: u64 = self.produced.iter().map(|produced| produced.between_ns).sum();
         let all = self.window_ns() * f64::from(producers);
-        // In an open loop a producer that is free waits for what is due.
-        let generator_pct = (workload.pace == Pace::Closed).then(|| 100.0 * float(own) / all);
+        // In an open loop a producer that is free waits for what is due; a simulated one takes no
+        // time.
+        let takes_time = workload.pace == Pace::Closed && setting.simulated.is_none();
+        let generator_pct = takes_time.then(|| 100.0 * float(own) / all);
         Machine { generator_pct, ..self.window.machine }
     }
 
@@ -425,7 +428,7 @@ mod tests {
                 device: Some(DiskCounters {
                     write_bytes: 300_000,
                     flush_requests: Some(10),
-                    busy_ms: 70,
+                    busy_ms: Some(70),
                 }),
                 dirty: Dirty::default(),
                 machine: Machine::default(),
@@ -452,6 +455,7 @@ mod tests {
             directory: Path::new("/nowhere"),
             device: None,
             emulated: false,
+            simulated: None,
             volatile_cache: true,
             has_fua: false,
             warmup: Duration::ZERO,

@@ -104,17 +104,23 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
 /// The chart's question, with a warning before it where a disk is none.
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
     let is_power = model == LossModel::Power;
-    let in_memory = rows.iter().any(|row| row.in_memory);
-    let emulated = rows.iter().any(|row| row.emulated);
-    let differ = rows.windows(2).any(|pair| pair[0].not_hardware() != pair[1].not_hardware());
+    let in_memory = rows.iter().any(|row| row.not_hardware.in_memory);
+    let emulated = rows.iter().any(|row| row.not_hardware.emulated);
+    let simulated = rows.iter().any(|row| row.not_hardware.simulated);
+    let differ =
+        rows.windows(2).any(|pair| pair[0].not_hardware.word() != pair[1].not_hardware.word());
     let warning = if differ {
-        match (emulated, in_memory) {
-            (true, false) => "SOME DISKS EMULATED: ",
-            (false, _) => "SOME DISKS IN MEMORY: ",
-            (true, true) => "SOME DISKS EMULATED OR IN MEMORY: ",
-        }
+        let kinds = [
+            (emulated, "EMULATED"),
+            (rows.iter().any(|row| row.not_hardware.word() == Some("in memory")), "IN MEMORY"),
+            (simulated, "SIMULATED"),
+        ];
+        let there = kinds.iter().filter(|(is_there, _)| *is_there).map(|(_, kind)| *kind);
+        &format!("SOME DISKS {}: ", there.collect::<Vec<_>>().join(" OR "))
     } else if is_power && (in_memory || env.disk.in_memory) {
         "IN MEMORY, a power cut takes all: "
+    } else if simulated || env.disk.simulated {
+        "SIMULATED DISK: "
     } else if emulated || env.disk.emulated {
         "EMULATED DISK: "
     } else {
@@ -134,8 +140,11 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
         Some(false) => "bare metal",
         None => "virtual machine or not: unknown",
     };
-    let mut device =
-        if disk.in_memory { "memory".to_owned() } else { known(&disk.device, "device") };
+    let mut device = match (disk.simulated, disk.in_memory) {
+        (true, _) => format::clipped(&disk.path, 60),
+        (false, true) => "memory".to_owned(),
+        (false, false) => known(&disk.device, "device"),
+    };
     if env.disks.len() > 1 {
         device = format!("{device} and {} more", env.disks.len() - 1);
     }

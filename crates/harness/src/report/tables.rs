@@ -224,13 +224,9 @@ pub(super) fn comparisons(all: &[Comparison]) -> String {
 }
 
 /// What must be said of the disks, if they are not hardware as they are.
-fn label(one: &Comparison) -> &'static str {
-    match (one.emulated, one.in_memory) {
-        (true, true) => " (EMULATED, in memory)",
-        (true, false) => " (EMULATED)",
-        (false, true) => " (in memory)",
-        (false, false) => "",
-    }
+fn label(one: &Comparison) -> String {
+    let words: Vec<_> = one.not_hardware.words().collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// A ratio that may be far below 1, where two decimals would show nothing.
@@ -253,11 +249,7 @@ pub(super) fn cells(cells: &[Cell]) -> String {
 }
 
 fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
-    let what = match (cell.emulated, cell.is_in_memory()) {
-        (true, _) => " (EMULATED)",
-        (false, true) => " (in memory)",
-        (false, false) => "",
-    };
+    let what = cell.not_hardware().word().map_or_else(String::new, |what| format!(" ({what})"));
     let mut data = vec![
         Datum::text(format!("{}{what}", cell.cell)),
         Datum::count(cell.block.into()),

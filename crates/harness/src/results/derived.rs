@@ -1,7 +1,45 @@
 //! What everybody reads out of records in the same way.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Cell, Level, Manifest, Quantiles};
 use crate::profile::{Gates, Slo};
+
+/// What a disk is that is not hardware as it is; of one that is, nothing of this is true.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NotHardware {
+    /// It was emulated: the figures say nothing about real hardware.
+    pub emulated: bool,
+    /// Its file system lived in memory, where a power cut takes all.
+    pub in_memory: bool,
+    /// It was simulated in virtual time: the figures are those of a model.
+    pub simulated: bool,
+}
+
+impl NotHardware {
+    /// What is true of either of two.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            emulated: self.emulated || other.emulated,
+            in_memory: self.in_memory || other.in_memory,
+            simulated: self.simulated || other.simulated,
+        }
+    }
+
+    /// The words for it, the most important first; none if it is hardware.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let Self { emulated, in_memory, simulated } = self;
+        [(simulated, "SIMULATED"), (emulated, "EMULATED"), (in_memory, "in memory")]
+            .into_iter()
+            .filter_map(|(is_so, word)| is_so.then_some(word))
+    }
+
+    /// The first of them.
+    pub fn word(self) -> Option<&'static str> {
+        self.words().next()
+    }
+}
 
 impl Cell {
     /// The latency that counts: from when a message was due where it was at a time, because what
@@ -10,9 +48,13 @@ impl Cell {
         self.open_loop.map_or(self.append_to_ack_ns, |open| open.due_to_ack_ns)
     }
 
-    /// Whether the log's file system lived in memory.
-    pub fn is_in_memory(&self) -> bool {
-        self.did_not_pass("in_memory")
+    /// What its disk was, if not hardware.
+    pub fn not_hardware(&self) -> NotHardware {
+        NotHardware {
+            emulated: self.emulated,
+            in_memory: self.did_not_pass("in_memory"),
+            simulated: self.simulated,
+        }
     }
 
     /// Whether the check of this code was made and had something to say.

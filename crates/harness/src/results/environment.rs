@@ -62,6 +62,9 @@ pub struct DiskInfo {
     pub emulated: bool,
     /// The file system lives in memory.
     pub in_memory: bool,
+    /// There is none: it was simulated in virtual time.
+    #[serde(default)]
+    pub simulated: bool,
     /// Free bytes when the run began.
     pub free_bytes: u64,
     /// Size of the file system.

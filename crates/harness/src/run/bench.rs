@@ -6,10 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
+use crashlab::block::DiskType;
 
 use super::Order;
 use super::plan::What;
-use crate::clock::{float, round};
+use crate::cell::simulated;
+use crate::clock::{float, nanos, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
@@ -32,9 +34,10 @@ pub(super) struct Bench {
     pub(super) limits: Limits,
     /// What the disk's device may have of the dirty limit, if the profile says so.
     pub(super) device: Option<(DeviceNumber, DeviceLimits)>,
-    /// Where cells make their logs; removed before the disk is.
-    workdir: Workdir,
-    disk: Disk,
+    /// Its type, if it is simulated.
+    pub(super) simulated: Option<DiskType>,
+    /// Where cells make their logs, removed before the disk is; `None` if it is simulated.
+    there: Option<(Workdir, Disk)>,
 }
 
 impl Bench {
@@ -48,6 +51,9 @@ impl Bench {
         order: &Order,
         environment: &Environment,
     ) -> Result<Result<Self, Unavailable>> {
+        if let DiskSpec::Simulated { disk_type } = of.spec {
+            return Ok(Ok(Self::simulated(&of.name, disk_type)));
+        }
         if let DiskSpec::Host { path: Some(path), .. } = &of.spec {
             workdir::sweep_stale(path);
         }
@@ -83,20 +89,54 @@ impl Bench {
             let number = DeviceNumber::from_dev(fs::metadata(disk.directory())?.dev());
             Some((number, of.limits))
         };
-        Ok(Ok(Self { name: of.name.clone(), probe, info, checks, limits, device, workdir, disk }))
+        let there = Some((workdir, disk));
+        let name = of.name.clone();
+        Ok(Ok(Self { name, probe, info, checks, limits, device, simulated: None, there }))
     }
 
+    /// A disk that is nowhere: it takes what its type takes, in virtual time.
+    fn simulated(name: &str, model: DiskType) -> Self {
+        let timing = model.timing();
+        let sync = nanos(timing.sync(PROBED_BYTES)).get();
+        let info = DiskInfo {
+            path: format!("SIMULATED {model}"),
+            model: Some(model.name().to_owned()),
+            simulated: true,
+            ..DiskInfo::default()
+        };
+        Self {
+            name: name.to_owned(),
+            probe: Probe {
+                syncs: 0,
+                sync_ns_p50: sync,
+                sync_ns_p99: sync,
+                no_op: false,
+                write_bytes_per_s: timing.bytes_per_s,
+            },
+            info,
+            checks: vec![simulated::label(model)],
+            limits: Limits { soft: MOST_CELL_BYTES, hard: 2 * MOST_CELL_BYTES, most: 0, raw: 0 },
+            device: None,
+            simulated: Some(model),
+            there: None,
+        }
+    }
+
+    /// Where logs are made; nowhere on a simulated disk.
     pub(super) fn directory(&self) -> &Path {
-        self.workdir.path()
+        self.there.as_ref().map_or(Path::new(""), |(workdir, _)| workdir.path())
     }
 
     /// For the record of the environment.
     pub(super) fn described(&self) -> MeasuredDisk {
-        let labels = self.disk.labels().iter().map(|label| label.words().to_owned());
+        let disk = self.there.as_ref().map(|(_, disk)| disk);
+        let labels = disk.map_or(&[][..], Disk::labels).iter();
+        let labels = labels.map(|label| label.words().to_owned());
+        let simulated = self.simulated.map(|_| SIMULATED.to_owned());
         MeasuredDisk {
             name: self.name.clone(),
-            labels: labels.collect(),
-            calibration: self.disk.calibration().map(ToString::to_string),
+            labels: labels.chain(simulated).collect(),
+            calibration: disk.and_then(Disk::calibration).map(ToString::to_string),
             sync_p50_ns: self.probe.sync_ns_p50,
             info: self.info.clone(),
         }
@@ -108,8 +148,9 @@ impl Bench {
     ///
     /// If something stays; it is named.
     pub(super) fn remove(self) -> Result<()> {
-        let cleared = self.workdir.close();
-        cleared.and(self.disk.remove())
+        let Some((workdir, disk)) = self.there else { return Ok(()) };
+        let cleared = workdir.close();
+        cleared.and(disk.remove())
     }
 }
 
@@ -155,7 +196,7 @@ impl Limits {
         if by_space < LEAST_CELL_BYTES {
             return None;
         }
-        let soft = by_disk.clamp(64 << 20, 2 << 30).min(by_memory).min(by_space);
+        let soft = by_disk.clamp(64 << 20, MOST_CELL_BYTES).min(by_memory).min(by_space);
         let hard = (2 * soft).min(by_memory).min(by_space);
         let all_seconds = (sweep.warmup + sweep.measure).as_secs_f64();
         let raw = raw::FILE_BYTES + round(float(probe.write_bytes_per_s) * all_seconds);
@@ -215,6 +256,12 @@ impl From<Short> for Unavailable {
     }
 }
 
+/// What must be said beside the figures of a disk that is not there.
+const SIMULATED: &str = "SIMULATED";
+/// What a short look at a disk writes with each sync.
+const PROBED_BYTES: u64 = 4096;
+/// Log bytes after which a cell ends early on a disk that is fast enough.
+const MOST_CELL_BYTES: u64 = 2 << 30;
 /// The least that a cell must be able to write.
 const LEAST_CELL_BYTES: u64 = 64 << 20;
 

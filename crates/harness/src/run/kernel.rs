@@ -34,6 +34,16 @@ pub(super) fn sysctl_check(of: &Sysctls, applied: Option<&Applied>) -> Check {
     }
 }
 
+/// No kernel has a hand in what is simulated.
+pub(super) fn no_kernel() -> Check {
+    Check {
+        code: NOT_APPLIED.to_owned(),
+        level: Level::Pass,
+        value: "a simulated disk is under no kernel's settings".to_owned(),
+        rule: "the kernel's settings are those that the profile names".to_owned(),
+    }
+}
+
 /// At the end of a cell they still must be.
 pub(super) fn unchanged(guard: &Guard, cell: &mut Cell) -> Result<()> {
     let drifts = guard.check()?;

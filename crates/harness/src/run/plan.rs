@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::clock::{float, nanos};
 use crate::format;
 use crate::profile::{
-    Gates, Io, MessageBytes, Pace, Prealloc, Settings, Strategy, Sweep, Workload,
+    Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings, Strategy, Sweep, Workload,
 };
 use crate::random::Random;
+use crate::results::LeftOut;
 
 /// What stands at one position of a block.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +34,40 @@ pub(super) fn block(sweep: &Sweep, number: u32) -> Vec<Item<'_>> {
     random.shuffle(&mut sysctls);
     let mut block = Vec::new();
     for sysctl in sysctls {
+        // No kernel's settings change what is simulated: once is enough.
+        let has_cells = |disk: &usize| sysctl == 0 || !is_simulated(&sweep.disks[*disk]);
         let mut items: Vec<Item<'_>> = (0..sweep.disks.len())
+            .filter(has_cells)
             .flat_map(|disk| whats(sweep).into_iter().map(move |what| Item { disk, sysctl, what }))
+            .filter(|item| runs(&sweep.disks[item.disk], &item.what))
             .collect();
         random.shuffle(&mut items);
         block.append(&mut items);
     }
     block
+}
+
+/// Whether there is such a cell on the disk: a reader that disturbs is not simulated.
+fn runs(disk: &Disk, what: &What<'_>) -> bool {
+    !matches!(what, What::Strategy(_, workload, _) if workload.reader && is_simulated(disk))
+}
+
+/// What that leaves out.
+pub(super) fn without_reader(sweep: &Sweep) -> Vec<LeftOut> {
+    let disks = sweep.disks.iter().filter(|disk| is_simulated(disk));
+    let left_out = disks.flat_map(|disk| {
+        let readers = sweep.workloads.iter().filter(|workload| workload.reader);
+        readers.map(|workload| LeftOut {
+            what: format!("workload {} on disk {}", workload.name, disk.name),
+            why: "a reader that disturbs is not simulated".to_owned(),
+            how: "measure it on a disk that is there".to_owned(),
+        })
+    });
+    left_out.collect()
+}
+
+pub(super) fn is_simulated(disk: &Disk) -> bool {
+    matches!(disk.spec, DiskSpec::Simulated { .. })
 }
 
 /// Every strategy with every workload, and a raw loop for each workload.
@@ -53,22 +81,21 @@ fn whats(sweep: &Sweep) -> Vec<What<'_>> {
     strategies.chain(sweep.workloads.iter().map(What::Raw)).collect()
 }
 
-pub(super) fn cells_per_block(sweep: &Sweep) -> u32 {
-    u32::try_from(block(sweep, 0).len()).unwrap_or(u32::MAX)
-}
-
 /// About how long a block takes.
 pub(super) fn block_time(sweep: &Sweep) -> Duration {
     let each = sweep.warmup + sweep.measure + sweep.settle + AROUND_A_CELL;
-    let to_search = sweep.workloads.iter().filter(|workload| is_searched(workload));
-    let searches = to_search.map(|workload| workload.producers.len()).sum::<usize>()
-        * sweep.strategies.len()
-        * sweep.disks.len()
-        * sweep.sysctls.len();
-    let searches = u32::try_from(searches).unwrap_or(u32::MAX);
-    let canaries = if sweep.canary { 2 } else { 0 };
-    each.saturating_mul(cells_per_block(sweep))
-        + each.saturating_mul(searches).saturating_mul(PROBES_OF_A_SEARCH)
+    let block = block(sweep, 0);
+    let [real, simulated] = [false, true].map(|kind| {
+        let of_kind = |item: &&Item<'_>| is_simulated(&sweep.disks[item.disk]) == kind;
+        let probes = |item: &Item<'_>| match item.what {
+            What::Strategy(_, workload, _) if is_searched(workload) => 1 + PROBES_OF_A_SEARCH,
+            What::Strategy(..) | What::Raw(_) => 1,
+        };
+        block.iter().filter(of_kind).map(probes).fold(0, u32::saturating_add)
+    });
+    let canaries = if sweep.canary && real > 0 { 2 } else { 0 };
+    each.saturating_mul(real)
+        + SIMULATED_CELL.saturating_mul(simulated)
         + (canary_time(sweep) + AROUND_A_CELL) * canaries
 }
 
@@ -172,6 +199,8 @@ pub const CANARY: &str = "canary";
 pub(super) const LONGEST_CANARY: Duration = Duration::from_secs(5);
 /// Opening, the first segments, and removing the log again.
 const AROUND_A_CELL: Duration = Duration::from_millis(400);
+/// What a cell in virtual time takes of the machine's: less with few appends, more with many.
+const SIMULATED_CELL: Duration = Duration::from_secs(1);
 /// A cell is not halved below it: ten intervals of a timed flush.
 const SHORTEST_HALF: Duration = Duration::from_secs(5);
 /// About what a search for a rate takes, in cells.
@@ -182,6 +211,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    fn cells_per_block(sweep: &Sweep) -> u32 {
+        u32::try_from(block(sweep, 0).len()).unwrap_or(u32::MAX)
+    }
 
     fn quick() -> Sweep {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -216,6 +249,32 @@ mod tests {
         };
         assert_eq!(settings(0).len(), sweep.sysctls.len(), "each is applied once in a block");
         assert!((1..9).any(|number| settings(number) != settings(0)), "in random order");
+    }
+
+    #[test]
+    fn what_is_simulated_has_its_cells_once_under_all_settings_and_takes_no_canary() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut sweep = Sweep::load("sysctl", &root).unwrap();
+        let on_host = cells_per_block(&sweep);
+        let settings = u32::try_from(sweep.sysctls.len()).unwrap();
+        let disk_type = crashlab::block::DiskType::Hdd7200;
+        let spec = DiskSpec::Simulated { disk_type };
+        sweep.disks.push(Disk { name: "model".to_owned(), spec, ..Disk::host() });
+        assert!(settings > 1 && sweep.canary);
+        assert_eq!(cells_per_block(&sweep), on_host + on_host / settings);
+        sweep.disks.remove(0);
+        let cells = on_host / settings;
+        assert_eq!(block_time(&sweep), SIMULATED_CELL * cells, "whatever it measures");
+        // A search for a rate is so many cells.
+        let p99 = Duration::from_millis(10);
+        let arrival = crate::profile::Arrival::Poisson;
+        sweep.workloads.truncate(1);
+        sweep.workloads[0].producers = vec![4];
+        let one = block_time(&sweep);
+        sweep.workloads[0].pace = Pace::FindRate { p99, arrival };
+        let strategies = u32::try_from(sweep.strategies.len()).unwrap();
+        let more = SIMULATED_CELL * strategies * PROBES_OF_A_SEARCH;
+        assert_eq!(block_time(&sweep), one + more);
     }
 
     #[test]

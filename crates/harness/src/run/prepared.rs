@@ -51,6 +51,7 @@ impl Prepared {
                 }
             }
         }
+        left_out.extend(plan::without_reader(&order.sweep));
         left_out.extend(never_made(order.sweep.disks.len() - benches.len()));
         benches.resize_with(order.sweep.disks.len(), || None);
         let missing: Vec<String> =
@@ -61,10 +62,10 @@ impl Prepared {
             missing.join("; ")
         );
         environment.disks = benches.iter().flatten().map(Bench::described).collect();
-        if let Some(first) = benches.iter().flatten().next() {
+        if let Some(first) = first(&benches) {
             let path = environment.disk.path.clone();
             environment.disk = first.info.clone();
-            if order.sweep.disks[0].name == crate::profile::Disk::HOST {
+            if first.name == crate::profile::Disk::HOST {
                 environment.disk.path = path;
             }
         }
@@ -76,14 +77,16 @@ impl Prepared {
         let is_there = |item: &Item<'_>| self.benches[item.disk].is_some();
         let block = plan::block(sweep, 0);
         let items: Vec<&Item<'_>> = block.iter().filter(|item| is_there(item)).collect();
-        let canaries: u32 = if sweep.canary { 2 } else { 0 };
+        let first = first(&self.benches).expect("one is there");
+        let canaries: u32 = if sweep.canary && first.simulated.is_none() { 2 } else { 0 };
         let per_block = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(canaries);
         let most = |item: &&Item<'_>| self.benches[item.disk].as_ref().map_or(0, |b| b.limits.most);
-        let first = self.benches.iter().flatten().next().expect("one is there");
         let (strategy, workload) = plan::canary("begin");
         let canary = first.limits.written(&What::Strategy(&strategy, &workload, 1));
         let written = items.iter().map(|item| {
-            self.benches[item.disk].as_ref().map_or(0, |bench| bench.limits.written(&item.what))
+            let bench = self.benches[item.disk].as_ref();
+            let real = bench.filter(|bench| bench.simulated.is_none());
+            real.map_or(0, |bench| bench.limits.written(&item.what))
         });
         let of_canaries = canary.saturating_mul(u64::from(canaries));
         let total = written.fold(of_canaries, u64::saturating_add);
@@ -107,6 +110,12 @@ impl Prepared {
             leftover: Leftover::None,
         }
     }
+}
+
+/// The first disk that is there; of several a real one.
+fn first(benches: &[Option<Bench>]) -> Option<&Bench> {
+    let mut real = benches.iter().flatten().filter(|bench| bench.simulated.is_none());
+    real.next().or_else(|| benches.iter().flatten().next())
 }
 
 /// What an interruption leaves out.

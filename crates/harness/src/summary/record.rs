@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Figures, Kept, Percentile, Row, Stat};
 use crate::profile::Slo;
-use crate::results::{Kind, Status};
+use crate::results::{Kind, NotHardware, Status};
 
 /// The schema of [`Summary`].
 pub const SCHEMA: &str = "flushmark.summary/1.0";
@@ -37,10 +37,9 @@ pub struct SummaryRow {
     pub kind: Kind,
     /// Producer threads.
     pub producers: u32,
-    /// Whether the disk was emulated: the figures say nothing about real hardware.
-    pub emulated: bool,
-    /// Whether the file system lived in memory, where a power cut takes all.
-    pub in_memory: bool,
+    /// What the disk was, if not hardware.
+    #[serde(flatten)]
+    pub not_hardware: NotHardware,
     /// The worst of the cells' states.
     pub status: Status,
     /// The blocks that count.
@@ -110,8 +109,7 @@ pub fn record(run: &str, rows: &[Row], slo: Slo) -> Summary {
         strategy: row.strategy.clone(),
         kind: row.kind,
         producers: row.producers,
-        emulated: row.emulated,
-        in_memory: row.in_memory,
+        not_hardware: row.not_hardware,
         status: row.status,
         blocks: row.blocks.clone(),
         invalid_blocks: row.invalid_blocks.clone(),

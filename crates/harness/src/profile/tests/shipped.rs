@@ -42,7 +42,7 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         })
         .collect();
     let names: Vec<&str> = warnings.keys().map(String::as_str).collect();
-    assert_eq!(names, ["disks", "full", "quick", "sync-vs-async", "sysctl", "tiny"]);
+    assert_eq!(names, ["disks", "full", "quick", "simulated", "sync-vs-async", "sysctl", "tiny"]);
     let few = |blocks| {
         vec![format!(
             "run.blocks: {blocks} gives no 95 % interval for a median (needs 6): the figures are \
@@ -50,6 +50,8 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         )]
     };
     assert_eq!((&warnings["quick"], &warnings["tiny"]), (&few(3), &few(1)));
+    // Virtual time repeats itself.
+    assert_eq!(warnings["simulated"], few(1));
     assert_eq!(
         warnings["sysctl"],
         ["sysctls.rocketmq-os-sh: background 50% >= limit 50%: the kernel will use half the \
@@ -176,5 +178,9 @@ fn disks_are_those_that_their_names_stand_for() {
         let expect = DiskSpec::Emulated { disk_type, file_system, mount_options, bytes: 2 << 30 };
         assert_eq!(found[disk_type.name()], &expect);
     }
-    assert_eq!(found.len(), 4 + DiskType::ALL.len());
+    for disk_type in [DiskType::NvmeNoPlp, DiskType::Hdd7200] {
+        let name = format!("simulated-{disk_type}");
+        assert_eq!(found[name.as_str()], &DiskSpec::Simulated { disk_type });
+    }
+    assert_eq!(found.len(), 4 + DiskType::ALL.len() + 2);
 }
