@@ -2,6 +2,7 @@
 
 mod bench;
 mod earlier;
+mod failing;
 mod kernel;
 mod plan;
 mod prepared;
@@ -171,6 +172,8 @@ pub fn run_any_build(
         manifest,
         environment: prepared.environment,
         benches: prepared.benches,
+        broken: Vec::new(),
+        failed: Vec::new(),
         guard,
         cells,
         watch,
@@ -260,6 +263,9 @@ struct Running<'a> {
     manifest: Manifest,
     environment: Environment,
     benches: Vec<Option<Bench>>,
+    /// Disks on which nothing more is measured, and why.
+    broken: Vec<Bench>,
+    failed: Vec<anyhow::Error>,
     guard: Guard,
     cells: Vec<Cell>,
     watch: &'a mut dyn Watch,
@@ -321,9 +327,11 @@ impl Running<'_> {
             return Ok(Some(outcome));
         }
         let of_block = self.cells.iter().filter(|cell| cell.block == number);
-        let canaries = of_block.filter(|cell| is_canary(cell.position));
-        let rates: Vec<f64> = canaries.map(|cell| cell.acked_per_s).collect();
-        if let Some((spread_pct, flagged)) = plan::noise(&rates, sweep.gates) {
+        let canaries: Vec<&Cell> = of_block.filter(|cell| is_canary(cell.position)).collect();
+        let rates: Vec<f64> = canaries.iter().map(|cell| cell.acked_per_s).collect();
+        let on_one_disk = canaries.iter().all(|cell| cell.disk == canaries[0].disk);
+        let noise = plan::noise(&rates, sweep.gates).filter(|_| on_one_disk);
+        if let Some((spread_pct, flagged)) = noise {
             self.manifest.noise.retain(|noise| noise.block != number);
             self.manifest.noise.push(BlockNoise { block: number, spread_pct, flagged });
         }
@@ -422,8 +430,10 @@ impl Running<'_> {
             environment_checks: &checks,
             interrupted: self.interrupted,
         };
-        let Some(mut measured) = measure(&setting, block, position, &item.what)? else {
-            return Ok(Some(Outcome::Interrupted));
+        let mut measured = match measure(&setting, block, position, &item.what) {
+            Ok(Some(measured)) => measured,
+            Ok(None) => return Ok(Some(Outcome::Interrupted)),
+            Err(error) => return self.give_up(item.disk, block, error).map(|()| None),
         };
         let cell = &mut measured.cell;
         named.put_into(cell, &item.what);
@@ -442,8 +452,10 @@ impl Running<'_> {
     }
 
     fn conclude(mut self, ended: Result<Outcome>) -> Finished {
+        let ended = self.with_failures(ended);
         let mut ended = and(ended, self.guard.restore().map(drop));
-        for bench in self.benches.drain(..).flatten() {
+        let broken = std::mem::take(&mut self.broken);
+        for bench in self.benches.drain(..).flatten().chain(broken) {
             ended = and(ended, bench.remove());
         }
         let (outcome, error) = match ended {

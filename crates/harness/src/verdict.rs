@@ -161,9 +161,9 @@ pub fn left_out(manifest: &Manifest) -> Vec<String> {
         ));
     }
     let lacking = manifest.left_out.iter();
-    said.extend(lacking.map(|LeftOut { what, why, how }| {
-        format!("Left out because this machine lacks it: {what} ({why}; {how}).")
-    }));
+    said.extend(
+        lacking.map(|LeftOut { what, why, how }| format!("Left out: {what} ({why}; {how}).")),
+    );
     said
 }
 
@@ -574,8 +574,7 @@ mod tests {
         mine.left_out.push(LeftOut { what, why, how });
         let told = sentences(&mine, &environment(), &cells, &summary::rows(&cells));
         let trimmed = "Left out to keep within 110 s: 3 of 7 blocks; workload a: not with 8.";
-        let lacking =
-            "Left out because this machine lacks it: disk hdd (no /dev/fuse; run it as root).";
+        let lacking = "Left out: disk hdd (no /dev/fuse; run it as root).";
         assert_eq!(told[4..6], [trimmed, lacking], "{told:?}");
         assert!(told[3].starts_with("Of 39 cells"), "what was planned is whole: {}", told[3]);
         mine.cells_done = 26;

@@ -137,6 +137,53 @@ fn an_interrupted_run_is_gone_on_with_and_has_every_cell_once() {
     assert!(place.is_clean(), "a log was left behind");
 }
 
+/// Takes away the directory of the second disk once two cells are measured.
+struct Vandal<'a> {
+    directory: &'a Path,
+}
+
+impl Watch for Vandal<'_> {
+    fn planned(&mut self, _plan: &Plan) {}
+
+    fn started(&mut self, _block: u32, _cell: &str) {}
+
+    fn finished(&mut self, _cell: &Cell, done: u32, _planned: u32) {
+        if done == 2 {
+            fs::remove_dir_all(self.directory).unwrap();
+            fs::write(self.directory, "no directory any more").unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_takes_no_other_with_it() {
+    let (place, other) = (Place::new(), Place::new());
+    let mut order = place.order();
+    order.sweep.canary = false;
+    let directory = other.disk.path().join("disk");
+    fs::create_dir(&directory).unwrap();
+    let spec = DiskSpec::Host { path: Some(directory.clone()), plp: false };
+    let second = Disk { name: "second".to_owned(), spec, ..Disk::host() };
+    order.sweep.disks.push(second);
+    let finished =
+        run_any_build(&order, &AtomicBool::new(false), &mut Vandal { directory: &directory })
+            .unwrap();
+    assert_eq!(finished.manifest.outcome, Outcome::Failed);
+    let error = format!("{:#}", finished.error.as_ref().unwrap());
+    assert!(error.contains("disk second failed in block 1"), "{error}");
+    assert!(error.contains(&directory.display().to_string()), "which cannot be removed: {error}");
+    let on = |name| finished.cells.iter().filter(|cell| cell.disk == name).count();
+    assert_eq!(on(Disk::HOST), 5, "all of the first");
+    assert!(on("second") < 5, "some of the second");
+    let planned = finished.manifest.cells_planned;
+    assert_eq!(usize::try_from(planned).unwrap(), finished.cells.len());
+    let left_out = &finished.manifest.left_out[0];
+    assert_eq!(left_out.what, "disk second from block 1 on");
+    assert_eq!(read_manifest(&finished.path).unwrap(), finished.manifest);
+    assert!(finished.path.join("report.html").is_file());
+    assert!(place.is_clean(), "a log was left behind");
+}
+
 #[test]
 fn a_line_that_a_crash_cut_is_measured_again_and_joined_to_no_other() {
     let place = Place::new();
