@@ -3,8 +3,8 @@
 //! `A(t)` counts acknowledged messages, `D(t)` durable ones. Exposure is `max(0, A − D)`; its age
 //! is the time since `A` first exceeded `D(t)`. Both are weighted by time, because a crash comes at
 //! a random moment. `D` is known exactly: it steps when a sync returns. `A` is sampled every
-//! one to four milliseconds; between samples it is a straight line where acknowledgements come one
-//! by one, and keeps the earlier value where they come in groups, right after a sync ([`Between`]).
+//! few milliseconds; between samples it is a straight line where acknowledgements come one by one,
+//! and keeps the earlier value where they come in groups, right after a sync ([`Between`]).
 
 use store_core::Nanos;
 

@@ -75,16 +75,22 @@ impl Dirty {
 
 /// What the text of `/proc/vmstat`, which counts pages, says in bytes.
 fn parse(text: &str, page_bytes: u64) -> Option<Pages> {
-    let bytes = |name: &str| -> Option<u64> {
-        let mut fields = text.lines().filter_map(|line| line.split_once(' '));
-        let (_, pages) = fields.find(|(field, _)| *field == name)?;
-        pages.trim().parse::<u64>().ok()?.checked_mul(page_bytes)
-    };
+    let [mut dirty, mut writeback, mut background_limit, mut limit] = [None; 4];
+    for (name, pages) in text.lines().filter_map(|line| line.split_once(' ')) {
+        let found = match name {
+            "nr_dirty" => &mut dirty,
+            "nr_writeback" => &mut writeback,
+            "nr_dirty_background_threshold" => &mut background_limit,
+            "nr_dirty_threshold" => &mut limit,
+            _ => continue,
+        };
+        *found = Some(pages.trim().parse::<u64>().ok()?.checked_mul(page_bytes)?);
+    }
     Some(Pages {
-        dirty_bytes: bytes("nr_dirty")?,
-        writeback_bytes: bytes("nr_writeback")?,
-        background_limit_bytes: bytes("nr_dirty_background_threshold")?,
-        limit_bytes: bytes("nr_dirty_threshold")?,
+        dirty_bytes: dirty?,
+        writeback_bytes: writeback?,
+        background_limit_bytes: background_limit?,
+        limit_bytes: limit?,
     })
 }
 

@@ -43,7 +43,8 @@ pub(super) fn watch(
     recorder: &Recorder,
     settings: &Settings,
 ) -> Option<Window> {
-    let mut watcher = Watcher::new(load, log, recorder, each_sample(settings));
+    let each_sample = each_sample(settings, setting.measure);
+    let mut watcher = Watcher::new(load, log, recorder, each_sample);
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
     // A slow disk may take long for its first segments; that is not what is measured.
@@ -127,10 +128,11 @@ impl Sample {
 }
 
 /// How far apart acknowledgements are counted: a small part of the strategy's shortest interval, as
-/// what is at risk grows and falls with it. Each look wakes a thread, which costs the others.
-fn each_sample(settings: &Settings) -> Duration {
-    let shortest = strategy::shortest_interval(settings).unwrap_or(Duration::MAX);
-    (shortest / 50).clamp(Duration::from_millis(1), Duration::from_millis(4))
+/// what is at risk grows and falls with it, and of the time that is measured. Each look wakes a
+/// thread, which costs the others.
+fn each_sample(settings: &Settings, measure: Duration) -> Duration {
+    let shortest = strategy::shortest_interval(settings).unwrap_or(measure).min(measure);
+    (shortest / 25).clamp(Duration::from_millis(1), Duration::from_millis(20))
 }
 
 struct Watcher<'a> {
