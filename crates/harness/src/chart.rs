@@ -6,11 +6,13 @@
 
 mod axis;
 pub mod cuts;
+mod drawn;
 mod head;
 mod labels;
 mod pen;
 mod plot;
 
+pub use self::drawn::{Drawn, Figure, all};
 use self::head::{draw_head, draw_left_out, title};
 use self::pen::Pen;
 use self::plot::Plot;

@@ -24,6 +24,7 @@ pub mod powercut;
 pub mod profile;
 pub mod random;
 pub mod raw;
+pub mod recorded;
 pub mod recorder;
 pub mod report;
 pub mod results;

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Measured;
+use crate::recorded::{Recorded, file_stem};
 use crate::results::{Cell, Environment, Manifest};
 use crate::{chart, comparison, report, series, summary};
 
@@ -230,11 +231,11 @@ impl Output {
     pub fn write_cell(&mut self, measured: &Measured) -> Result<()> {
         let cell = &measured.cell;
         for (name, histogram) in &measured.histograms {
-            let file = format!("{}.{}.{name}.hlog", cell.cell.replace('/', "+"), cell.block);
+            let file = format!("{}.{name}.hlog", file_stem(cell));
             self.write_histogram(&file, cell, histogram)?;
         }
         if !measured.series.is_empty() {
-            let file = format!("series/{}.{}.csv", cell.cell.replace('/', "+"), cell.block);
+            let file = format!("series/{}.csv", file_stem(cell));
             self.write_text(&file, &series::csv(&measured.series))?;
         }
         self.cells.append(cell)
@@ -280,7 +281,12 @@ impl Output {
             lines.push('\n');
         }
         self.write_text("comparisons.jsonl", &lines)?;
-        self.write_text("report.html", &report::html(manifest, env, cells)?)?;
+        let recorded = Recorded::new(manifest, env, cells, Some(self.path()));
+        let charts = chart::all(&recorded)?;
+        for chart in &charts {
+            self.write_text(&format!("plots/{}.svg", chart.name), &chart.svg)?;
+        }
+        self.write_text("report.html", &report::html(&recorded, &charts)?)?;
         if !cells.is_empty() {
             self.directory.point_here("latest");
         }

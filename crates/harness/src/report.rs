@@ -10,10 +10,11 @@ mod tables;
 use std::collections::BTreeMap;
 
 use self::html::{Datum, Table};
-use crate::chart::{self, LossModel};
+use crate::chart::{self, Drawn, Figure, LossModel};
 use crate::clock::float;
 use crate::comparison::{self, Comparison, Measure};
 use crate::format;
+use crate::recorded::Recorded;
 use crate::results::{Cell, DiskInfo, Environment, Manifest};
 use crate::summary::{self, Loops, Row};
 use crate::verdict;
@@ -25,7 +26,8 @@ use crate::verdict;
 /// # Errors
 ///
 /// If a chart cannot be drawn, see [`chart::pareto`].
-pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::Result<String> {
+pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
+    let Recorded { manifest, environment: env, cells, .. } = recorded;
     let rows = summary::rows(cells);
     let mut page = head(&manifest.run);
     page += &opening(manifest, env, cells, &rows);
@@ -36,6 +38,9 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
             page += &charted(manifest, env, cells, &rows, model)?;
         }
         page += &section("All strategies and loads", &strategies(manifest, &rows));
+        for chart in charts {
+            page += &section(chart.question, &drawn(chart));
+        }
         let compared = comparison::comparisons(cells, manifest.gates());
         if !compared.is_empty() {
             page += &section("Comparisons", &comparisons(&compared));
@@ -46,6 +51,23 @@ pub fn html(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> anyhow::R
     page += &section("Definitions and method", &method(manifest, &rows));
     page += &section("Reproduce", &reproduce(manifest));
     Ok(page + &foot())
+}
+
+/// A chart with its table.
+fn drawn(chart: &Drawn) -> String {
+    let datum = |figure: &Figure| match figure {
+        Figure::Text(text) => Datum::text(text),
+        Figure::Number(text, value) => Datum::shown(text, *value),
+        Figure::Missing => Datum::missing(),
+    };
+    let table = Table {
+        caption: chart.question,
+        heads: &chart.heads,
+        rows: chart.rows.iter().map(|row| row.iter().map(datum).collect()).collect(),
+        sortable: true,
+    };
+    let note = format::escaped(&chart.note);
+    format!("<figure>\n{}</figure>\n<p>{note}</p>\n{}", chart.svg, table.html())
 }
 
 fn foot() -> String {
@@ -388,8 +410,12 @@ mod tests {
         environment, example, example_of, extreme, manifest, open_loop, troubled,
     };
 
+    fn page_of(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> String {
+        html(&Recorded::new(manifest, env, cells, None), &[]).unwrap()
+    }
+
     fn page(cells: &[Cell]) -> String {
-        html(&manifest(), &environment(), cells).unwrap()
+        page_of(&manifest(), &environment(), cells)
     }
 
     #[test]
@@ -478,7 +504,7 @@ mod tests {
         let time = |ms| Some(std::time::Duration::from_millis(ms));
         let slo = Some(Slo { ack_p99: time(10), power_loss_rpo: time(700) });
         let mine = Manifest { slo, ..manifest() };
-        let asked = html(&mine, &environment(), &troubled()).unwrap();
+        let asked = page_of(&mine, &environment(), &troubled());
         assert_columns_named(&asked);
         assert!(asked.contains("kept by sync ×1; sync ×8; sync ×64; timed ×1;"), "{asked}");
         assert!(asked.contains("<td>kept</td>") && asked.contains("<td>not: power-cut loss</td>"));
@@ -491,7 +517,7 @@ mod tests {
     fn the_method_says_from_when_on_a_difference_counted() {
         let with = |gates| {
             let manifest = Manifest { gates, ..manifest() };
-            html(&manifest, &environment(), &example_of(7)).unwrap()
+            page_of(&manifest, &environment(), &example_of(7))
         };
         assert!(with(None).contains("above 5 % and above"));
         let page = with(Some(Gates { min_effect_pct: 20, ..Gates::default() }));
@@ -536,7 +562,7 @@ mod tests {
                 c.validity = vec![check(HOSTILE, Level::Warn, HOSTILE, HOSTILE)];
             })
         });
-        let page = html(&manifest, &env, &cells).unwrap();
+        let page = page_of(&manifest, &env, &cells);
         assert_closed(&page);
         assert_eq!(page.matches("<script").count(), 1);
         assert_eq!(page.matches("<b ").count(), 0);
@@ -548,7 +574,7 @@ mod tests {
     fn a_run_without_cells_still_has_a_report() {
         let mut manifest = manifest();
         (manifest.outcome, manifest.cells_done) = (Outcome::Interrupted, 0);
-        let page = html(&manifest, &environment(), &[]).unwrap();
+        let page = page_of(&manifest, &environment(), &[]);
         assert_closed(&page);
         assert!(page.contains("No cell was finished (interrupted after 0 of 39 cells)"));
         assert!(page.contains("No check was made"));
@@ -561,7 +587,7 @@ mod tests {
         assert!(!page(&example()).contains("class=\"emulated\""));
         let mut env = environment();
         env.disk.emulated = true;
-        assert!(html(&manifest(), &env, &example()).unwrap().contains("class=\"emulated\""));
+        assert!(page_of(&manifest(), &env, &example()).contains("class=\"emulated\""));
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! A result directory as it was left: what reports and charts are made of.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+use crate::output::{read_cells, read_environment, read_manifest};
+use crate::results::{Cell, Environment, Manifest};
+
+/// What a run recorded. Histograms and series are read when they are asked for.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What the run was.
+    pub manifest: Manifest,
+    /// Where it ran.
+    pub environment: Environment,
+    /// Its cells.
+    pub cells: Vec<Cell>,
+    directory: Option<PathBuf>,
+}
+
+impl Recorded {
+    /// Reads a result directory, also of an earlier minor version.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or is of another major version.
+    pub fn read(directory: &Path) -> Result<Self> {
+        let manifest = read_manifest(directory)?;
+        let (environment, cells) = (read_environment(directory)?, read_cells(directory)?);
+        Ok(Self { manifest, environment, cells, directory: Some(directory.to_owned()) })
+    }
+
+    /// What is known already; histograms and series lie in `directory`, if there is one.
+    pub fn new(
+        manifest: &Manifest,
+        environment: &Environment,
+        cells: &[Cell],
+        directory: Option<&Path>,
+    ) -> Self {
+        Self {
+            manifest: manifest.clone(),
+            environment: environment.clone(),
+            cells: cells.to_vec(),
+            directory: directory.map(Path::to_owned),
+        }
+    }
+
+    /// The cell's histogram of that name, in nanoseconds; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there, and is no histogram.
+    pub fn histogram(&self, cell: &Cell, name: &str) -> Result<Option<Histogram<u64>>> {
+        let file = format!("hist/{}.{name}.hlog", file_stem(cell));
+        let Some(text) = self.text(&file)? else { return Ok(None) };
+        histogram(&text).map(Some).with_context(|| format!("{file} is no histogram log"))
+    }
+
+    /// The columns of the cell's series by name, ten rows a second; what is not known is `None`.
+    /// No columns if it has no series.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there, and is no table of numbers.
+    pub fn series(&self, cell: &Cell) -> Result<BTreeMap<String, Vec<Option<f64>>>> {
+        let file = format!("series/{}.csv", file_stem(cell));
+        let Some(text) = self.text(&file)? else { return Ok(BTreeMap::new()) };
+        columns(&text).with_context(|| format!("{file} is no table of numbers"))
+    }
+
+    fn text(&self, file: &str) -> Result<Option<String>> {
+        let Some(directory) = &self.directory else { return Ok(None) };
+        let path = directory.join(file);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
+        }
+    }
+}
+
+/// The name of a cell's files, without a folder in it.
+pub(crate) fn file_stem(cell: &Cell) -> String {
+    format!("{}.{}", cell.cell.replace('/', "+"), cell.block)
+}
+
+/// All intervals of a log together.
+fn histogram(text: &str) -> Result<Histogram<u64>> {
+    let mut all: Option<Histogram<u64>> = None;
+    for entry in IntervalLogIterator::new(text.as_bytes()) {
+        let LogEntry::Interval(interval) = entry.map_err(|error| anyhow!("{error:?}"))? else {
+            continue;
+        };
+        let bytes = STANDARD.decode(interval.encoded_histogram())?;
+        let one = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| anyhow!("{error}"))?;
+        match &mut all {
+            Some(all) => all.add(one).map_err(|error| anyhow!("{error}"))?,
+            None => all = Some(one),
+        }
+    }
+    all.context("it has no interval")
+}
+
+fn columns(text: &str) -> Result<BTreeMap<String, Vec<Option<f64>>>> {
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().context("it is empty")?.split(',').collect();
+    let mut found: BTreeMap<String, Vec<Option<f64>>> =
+        names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect();
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        anyhow::ensure!(fields.len() == names.len(), "a line has {} fields", fields.len());
+        for (name, field) in names.iter().zip(fields) {
+            let value = if field.is_empty() { None } else { Some(field.parse()?) };
+            found.entry((*name).to_owned()).or_default().push(value);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Kind;
+    use crate::results_fixture::{cell, environment, manifest};
+
+    #[test]
+    fn what_has_no_directory_has_neither_histograms_nor_series() {
+        let one = cell(Kind::GroupCommit, 8, 0, |_| {});
+        let recorded = Recorded::new(&manifest(), &environment(), std::slice::from_ref(&one), None);
+        assert!(recorded.histogram(&one, "flush").unwrap().is_none());
+        assert!(recorded.series(&one).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_series_is_read_by_its_columns_names() {
+        let found = columns("a,b\n1,\n2.5,7\n").unwrap();
+        assert_eq!(found["a"], [Some(1.0), Some(2.5)]);
+        assert_eq!(found["b"], [None, Some(7.0)]);
+        for broken in ["", "a,b\n1\n", "a\nx\n"] {
+            assert!(columns(broken).is_err(), "{broken:?}");
+        }
+    }
+}
