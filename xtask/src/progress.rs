@@ -59,6 +59,9 @@ pub(crate) fn planned(plan: &Plan) -> String {
     }
     if !plan.sysctls.is_empty() {
         lines.push(format!("kernel settings to be applied: {}", plan.sysctls.join(", ")));
+        lines.extend(plan.refused.iter().map(|reason| {
+            format!("they cannot be applied here, {reason}: their cells will be marked invalid")
+        }));
     }
     lines.extend(plan.trimmed.iter().map(|out| format!("trimmed for the time allowed: {out}")));
     for LeftOut { what, why, how } in &plan.left_out {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use store_core::{LogOffset, Message, Nanos, QueueId, TimestampMs, Wait};
-use store_os::{AckError, Log, Queue, Ticket};
+use store_os::{AckError, AppendError, Log, Queue, Ticket};
 
 pub use self::bodies::Bodies;
 pub use self::reader::{READ_BYTES, Reader};
@@ -83,7 +83,9 @@ pub struct Produced {
     pub sampled: Vec<Sampled>,
     /// Appends whose acknowledgement passed its deadline.
     pub timeouts: u64,
-    /// The first append that failed; the producer stopped there.
+    /// Appends that were refused because the disk did not keep up.
+    pub refused: u64,
+    /// The first append that failed otherwise; the producer stopped there.
     pub failed: Option<String>,
 }
 
@@ -305,9 +307,13 @@ impl<'a> Producer<'a> {
                 self.produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
             }
             let told = if load.shape.leads {
-                self.log.append_and_lead(&self.queue, &message, Wait::Yes)?
+                self.log.append_and_lead(&self.queue, &message, Wait::Yes)
             } else {
-                self.log.append_and_wait(&self.queue, &message, Wait::Yes)?
+                self.log.append_and_wait(&self.queue, &message, Wait::Yes)
+            };
+            let Some(told) = self.taken(begun, told)? else {
+                ended = None;
+                continue;
             };
             self.sent += 1;
             let appended = match told {
@@ -355,7 +361,8 @@ impl<'a> Producer<'a> {
             if was_measured && self.sent > 0 {
                 self.produced.between_ns += begun.since(self.free_at).get();
             }
-            let ticket = self.log.append(&self.queue, &self.message(), Wait::Yes)?;
+            let ticket = self.log.append(&self.queue, &self.message(), Wait::Yes);
+            let Some(ticket) = self.taken(begun, ticket)? else { continue };
             let appended = now();
             self.free_at = appended;
             self.sent += 1;
@@ -374,6 +381,25 @@ impl<'a> Producer<'a> {
             self.wait_for(last)?;
         }
         Ok(())
+    }
+
+    /// What was appended; `None` if it was refused because the disk does not keep up, which is a
+    /// figure and no end.
+    fn taken<T>(
+        &mut self,
+        begun: Nanos,
+        of: Result<T, AppendError>,
+    ) -> Result<Option<T>, AppendError> {
+        match of {
+            Ok(taken) => Ok(Some(taken)),
+            Err(AppendError::SegmentNotReady | AppendError::StagingFull) => {
+                self.free_at = now();
+                self.show_worst(self.free_at.since(begun));
+                self.produced.refused += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn record_lag(&mut self, due: Option<Nanos>, begun: Nanos) {
@@ -481,6 +507,7 @@ impl Produced {
             outside_ns: 0,
             sampled: Vec::with_capacity(MAX_SAMPLES),
             timeouts: 0,
+            refused: 0,
             failed: None,
         }
     }

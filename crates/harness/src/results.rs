@@ -263,7 +263,7 @@ pub struct Counts {
     pub flushes: u64,
     /// Moves of staged bytes to the page cache.
     pub commits: u64,
-    /// Appends that failed.
+    /// Appends that were refused because the disk did not keep up.
     pub errors: u64,
     /// Appends whose acknowledgement passed its deadline.
     pub timeouts: u64,

@@ -87,6 +87,8 @@ pub struct Plan {
     pub probe: Probe,
     /// What the kernel's settings that are to be applied are called.
     pub sysctls: Vec<String>,
+    /// Why they cannot be applied, where that is known before.
+    pub refused: Option<String>,
     /// What became of the kernel's settings that a killed run had left.
     pub leftover: Leftover,
 }

@@ -26,6 +26,7 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.push(saturation(seen.saturated));
     checks.extend(promise_kept(cell, seen.acked_early));
     checks.push(timeouts(cell));
+    checks.push(refusals(cell));
     checks.push(acknowledgements(cell));
     checks.push(counts_agree(cell));
     checks.extend(little_closed(cell));
@@ -90,6 +91,14 @@ fn timeouts(cell: &Cell) -> Check {
     let timeouts = cell.counts.timeouts;
     let level = worse_if(timeouts > 0, Level::Warn);
     check("flush_timeouts", level, timeouts.to_string(), "no acknowledgement passes its deadline")
+}
+
+/// What the log refused after its `append_timeout` is in no latency.
+fn refusals(cell: &Cell) -> Check {
+    let refused = cell.counts.errors;
+    let level = worse_if(refused > 0, Level::Warn);
+    let rule = "no append was refused because the disk did not keep up";
+    check("appends_refused", level, refused.to_string(), rule)
 }
 
 fn acknowledgements(cell: &Cell) -> Check {
@@ -311,6 +320,7 @@ mod tests {
         let seen = Seen::default();
         let invalid = Level::Invalid;
         check_level("acknowledged", Level::Pass, seen, |_| {});
+        check_level("appends_refused", Level::Warn, seen, |cell| cell.counts.errors = 1);
         check_level("acknowledged", invalid, seen, |cell| cell.counts.acked = 0);
         check_level("flush_timeouts", Level::Warn, seen, |cell| cell.counts.timeouts = 1);
         let saturated = Seen { saturated: true, ..seen };

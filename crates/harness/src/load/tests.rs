@@ -1,12 +1,14 @@
 //! Producers on a real log, in a directory of the test's own.
 
 use group_commit::GroupCommit;
+use store_core::FlushStrategy;
 use store_os::LogOptions;
 
 use super::*;
 use crate::clock::float;
 use crate::profile::{Arrival, Burst, MessageBytes};
 use crate::recorder::Recorder;
+use crate::strategy::NoFlush;
 
 fn shape(window: u32, offered: Option<Offered>) -> Shape {
     Shape { producers: 2, leads: false, waits_for_flush: true, window, offered, seed: 42 }
@@ -24,14 +26,25 @@ struct Ran {
     lens: Vec<u32>,
 }
 
-/// Runs a load for so long or longer, half of it measured.
+/// Runs a load for so long or longer, half of it measured, under group commit.
 fn run(shape: Shape, bodies: Bodies, half: Duration) -> Ran {
+    run_under(GroupCommit::default(), LogOptions::default(), shape, bodies, half)
+}
+
+/// The same under another strategy.
+fn run_under(
+    strategy: impl FlushStrategy + Send + 'static,
+    options: LogOptions,
+    shape: Shape,
+    bodies: Bodies,
+    half: Duration,
+) -> Ran {
     let root = tempfile::tempdir().unwrap();
     let segment_size = store_core::SegmentSize::new(16 << 20).unwrap();
     let recorder = Arc::new(Recorder::default());
     let observer: Arc<Recorder> = Arc::clone(&recorder);
-    let options = LogOptions { segment_size, observer: Some(observer), ..LogOptions::default() };
-    let log = Log::open(root.path(), options, GroupCommit::default()).unwrap();
+    let options = LogOptions { segment_size, observer: Some(observer), ..options };
+    let log = Log::open(root.path(), options, strategy).unwrap();
     let load = Load::new(shape, bodies);
     let (produced, [start, end]) = thread::scope(|scope| {
         let producers = load.start(scope, &log);
@@ -207,4 +220,19 @@ fn a_sample_stays_bounded_and_stands_for_everything() {
     let ends: Vec<u64> = produced.sampled.iter().map(|kept| kept.end.get()).collect();
     let stride = produced.sampled[0].stands_for;
     assert!(ends.iter().all(|end| end.is_multiple_of(stride)), "every {stride}th");
+}
+
+#[test]
+fn an_append_that_a_slow_disk_refuses_is_counted_and_ends_nothing() {
+    for window in [1, 16] {
+        // Every disk is too slow to make the next segment in no time.
+        let options = LogOptions { append_timeout: Duration::ZERO, ..LogOptions::default() };
+        let shape = Shape { waits_for_flush: false, ..shape(window, None) };
+        let ran = run_under(NoFlush, options, shape, Bodies::new(1, 60_000), HALF);
+        assert!(ran.produced.iter().all(|one| one.failed.is_none()));
+        let refused: u64 = ran.produced.iter().map(|one| one.refused).sum();
+        // A segment takes some 270.
+        let told = ran.load.acked();
+        assert!(refused > 0 && told > 300, "{refused} refused, {told} taken, the next ones too");
+    }
 }

@@ -93,6 +93,7 @@ impl Prepared {
         let changed = sweep.sysctls.iter().filter(|of| !of.changes_nothing());
         let limited = self.benches.iter().flatten().filter(|bench| bench.device.is_some());
         let limited = limited.map(|bench| format!("limits of disk {}", bench.name));
+        let sysctls: Vec<String> = changed.map(|of| of.name.clone()).chain(limited).collect();
         Plan {
             path: None,
             cells: per_block.saturating_mul(sweep.blocks),
@@ -106,7 +107,8 @@ impl Prepared {
             disks: self.environment.disks.clone(),
             environment: self.environment.clone(),
             probe: first.probe,
-            sysctls: changed.map(|of| of.name.clone()).chain(limited).collect(),
+            refused: order.kernel.refusal().filter(|_| !sysctls.is_empty()),
+            sysctls,
             leftover: Leftover::None,
         }
     }

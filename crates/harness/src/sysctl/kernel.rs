@@ -108,6 +108,11 @@ impl Roots {
         opened.err().map(|error| cannot_write(&self.label(path), &error))
     }
 
+    /// Why settings cannot be changed here, if that is so; nothing is written.
+    pub fn refusal(&self) -> Option<String> {
+        Key::ALL.into_iter().find_map(|key| self.unwritable(&self.file(key)))
+    }
+
     /// What is in force: of each limit the active twin, and the two intervals.
     pub(super) fn settings(&self) -> Result<DirtySettings> {
         let mut found = BTreeMap::new();

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use harness::profile::{Disk, Sweep};
 use harness::results::{Cell, Check, Level, Outcome, Status};
-use harness::run::{Finished, NOT_APPLIED, Order, Plan, Watch, run_any_build};
+use harness::run::{Finished, NOT_APPLIED, Order, Plan, Watch, plan, run_any_build};
 use harness::sysctl::{DeviceLimits, DeviceNumber, Share, Status as InForce};
 
 use super::Place;
@@ -152,6 +152,17 @@ fn cells_under_settings_that_are_refused_are_invalid_and_say_why() {
         assert_eq!(taken.map(|taken| &*taken.name).collect::<Vec<_>>(), [of]);
         assert_put_back(&place);
     }
+}
+
+#[test]
+fn a_plan_says_before_that_settings_cannot_be_applied() {
+    let place = Place::new();
+    let order = Order { sweep: Sweep::parse("settings.yaml", PROFILE).unwrap(), ..place.order() };
+    let refused = |order: &Order| plan(order, &AtomicBool::new(false)).unwrap().refused;
+    assert_eq!(refused(&order), None);
+    fs::write(place.kernel.path().join("vm/refuse"), "dirty_bytes 13").unwrap();
+    assert_eq!(refused(&order).as_deref(), Some("only root may write vm.dirty_bytes"));
+    assert_eq!(refused(&place.order()), None, "where none are to be");
 }
 
 /// The limits of the device that `place` is on, as files that behave as the kernel's.
