@@ -8,9 +8,10 @@ use std::time::Duration;
 use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
 use harness::profile::{Gates, Slo};
+use harness::recorded::Recorded;
 use harness::results::{
-    AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, LeftOut, Manifest,
-    MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
+    AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, Kind, LeftOut,
+    Manifest, MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
 };
 use harness::run::{Finished, run_any_build};
 use harness::sysctl::{Applied, Found, Status};
@@ -70,6 +71,38 @@ fn a_run_is_as_its_schemas_say() {
     assert_every_field_counts(of_cell, &cell);
     assert_every_field_counts(of_manifest, &value(&more_of_a_manifest(run.manifest)));
     assert_every_field_counts(of_env, &value(&emulated(run.environment)));
+}
+
+/// The run that is committed to look at.
+const REFERENCE: &str = "results/20261130T124617Z-full-4049c22c";
+
+#[test]
+fn the_reference_run_is_as_its_schemas_say_and_can_be_read_whole() {
+    let path = root().join(REFERENCE);
+    for (schema_name, file) in [
+        ("manifest.json", "manifest.json"),
+        ("env.json", "env.json"),
+        ("summary.json", "summary.json"),
+    ] {
+        assert_fits(&schema(schema_name), &json(&path.join(file)));
+    }
+    let of_cell = schema("cell.json");
+    for line in fs::read_to_string(path.join("cells.jsonl")).unwrap().lines() {
+        assert_fits(&of_cell, &serde_json::from_str(line).unwrap());
+    }
+    let recorded = Recorded::read(&path).unwrap();
+    let planned = usize::try_from(recorded.manifest.cells_planned).unwrap();
+    assert_eq!(recorded.cells.len(), planned);
+    assert!(recorded.manifest.sysctls.iter().all(|of| of.applied.status == Status::Applied));
+    for cell in &recorded.cells {
+        let told = recorded.histogram(cell, "append_to_ack").unwrap().unwrap();
+        assert_eq!(told.len(), cell.append_to_ack_ns.count, "{}", cell.cell);
+        let close = told.value_at_quantile(0.99).abs_diff(cell.append_to_ack_ns.p99);
+        assert!(close <= cell.append_to_ack_ns.p99 / 100, "{}", cell.cell);
+        let series = recorded.series(cell).unwrap();
+        assert_eq!(series.is_empty(), cell.kind == Kind::Raw, "{}", cell.cell);
+        assert!(series.is_empty() || series["acked"].len() > 10, "{}", cell.cell);
+    }
 }
 
 #[test]
