@@ -164,7 +164,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     }
     if manifest.outcome == Outcome::Interrupted {
         say!("interrupted: {done} of {planned} cells were measured and are kept;");
-        say!("go on with cargo xtask bench --resume {}", path.display());
+        if manifest.origin.dirty == Some(false) {
+            let memory = if arguments.what.allow_memory { " --allow-memory" } else { "" };
+            say!("go on with cargo xtask bench --resume {}{memory}", path.display());
+        } else {
+            say!("it cannot be gone on with: the checkout has changes, or is not known");
+        }
         return Ok(exit::INTERRUPTED);
     }
     if manifest.outcome == Outcome::Trimmed && done < planned {

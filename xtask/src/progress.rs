@@ -29,6 +29,13 @@ pub(crate) fn planned(plan: &Plan) -> String {
         let changes: Vec<String> = restored.changes.iter().map(ToString::to_string).collect();
         lines.push(format!("put back what process {pid} had changed: {}", changes.join(", ")));
     }
+    if let Leftover::Failed { pid, restored, .. } = &plan.leftover {
+        lines.push(format!(
+            "what process {pid} had changed could not be put back ({}): run `cargo xtask restore` \
+             as root",
+            restored.failures().join(", ")
+        ));
+    }
     lines.push(format!(
         "measuring {}: {} cells in {}",
         measured(plan),

@@ -128,10 +128,13 @@ pub fn measure(
     });
     // The rest need not become durable: the log is removed.
     log.abandon();
-    std::fs::remove_dir_all(&root).with_context(|| format!("remove {}", root.display()))?;
+    let removed =
+        std::fs::remove_dir_all(&root).with_context(|| format!("remove {}", root.display()));
+    // What failed first is the cause.
     if let Some(failed) = produced.iter().find_map(|produced| produced.failed.as_ref()) {
         return Err(anyhow!("strategy {}: {failed}", strategy.name));
     }
+    removed?;
     read.transpose().context("the disturbing reader")?;
     let Some(window) = window else { return Ok(None) };
     let record_bytes = mean_record_bytes(&workload.message_bytes)?;

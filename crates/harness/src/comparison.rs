@@ -345,6 +345,8 @@ impl Measure {
         let value = match self {
             Self::AckedPerS => cell.acked_per_s,
             Self::AckNsP99 if cell.status == Status::Overload => return None,
+            // Rates that were searched for differ, and each is as late as was promised.
+            Self::AckNsP99 if is_searched(cell) => return None,
             Self::AckNsP99 => float(cell.ack_ns().p99),
         };
         (value > 0.0).then_some(value)
@@ -357,6 +359,10 @@ impl Measure {
             Self::AckNsP99 => "ack p99",
         }
     }
+}
+
+fn is_searched(cell: &Cell) -> bool {
+    cell.open_loop.is_some_and(|open| open.promised_p99_ns.is_some())
 }
 
 /// By how much canaries differ from themselves in this measure, by their disk.
@@ -383,8 +389,8 @@ fn noise_floors(cells: &[Cell], measure: Measure) -> BTreeMap<&str, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Level;
-    use crate::results_fixture::{cell, check, example, example_of};
+    use crate::results::{Level, OpenLoop};
+    use crate::results_fixture::{cell, check, example, example_of, open_loop};
 
     fn compared(cells: &[Cell]) -> Vec<Comparison> {
         comparisons(cells, Gates::default())
@@ -403,6 +409,22 @@ mod tests {
         producers: u32,
     ) -> impl Iterator<Item = &Comparison> {
         all.iter().filter(move |one| one.measure == measure && one.producers == producers)
+    }
+
+    #[test]
+    fn latencies_at_rates_that_were_searched_for_are_not_compared() {
+        let mut cells = example_of(7);
+        for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync") {
+            let promised_p99_ns = Some(10_000_000);
+            cell.open_loop = Some(OpenLoop { promised_p99_ns, ..open_loop() });
+        }
+        let all = compared(&cells);
+        let of_sync = |measure| {
+            let all = all.iter().filter(move |one| one.measure == measure);
+            all.filter(|one| one.a == "sync" || one.b == "sync").count()
+        };
+        assert_eq!(of_sync(Measure::AckNsP99), 0);
+        assert_eq!(of_sync(Measure::AckedPerS), 3 * 3);
     }
 
     #[test]

@@ -359,7 +359,8 @@ const SYSCTLS: [&str; 9] = [
 const QUICK_CLOCKS: [&str; 3] = ["arch_sys_counter", "kvm-clock", "tsc"];
 
 /// Mount options by which a file system leaves flushes out (ext4, xfs, btrfs, f2fs).
-const NO_BARRIERS: [&str; 4] = ["barrier=0", "barrier=none", "nobarrier", "fsync_mode=nobarrier"];
+pub(crate) const NO_BARRIERS: [&str; 4] =
+    ["barrier=0", "barrier=none", "nobarrier", "fsync_mode=nobarrier"];
 
 /// Files that only a guest has: of Xen, and of KVM where a device tree describes the machine.
 const HYPERVISOR_FILES: [&str; 2] =

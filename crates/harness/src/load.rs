@@ -319,8 +319,7 @@ impl<'a> Producer<'a> {
             let appended = match told {
                 Ok(appended) => appended,
                 Err(AckError::FlushTimedOut) => {
-                    self.produced.timeouts += 1;
-                    self.free_at = now();
+                    self.timed_out(due, begun);
                     ended = None;
                     continue;
                 }
@@ -450,16 +449,32 @@ impl<'a> Producer<'a> {
         let OnItsWay { due, begun, ticket } = message;
         match ticket.wait() {
             Ok(appended) => self.told(due, begun, appended.end(), now()),
-            Err(AckError::FlushTimedOut) => self.produced.timeouts += 1,
+            Err(AckError::FlushTimedOut) => self.timed_out(due, begun),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn told(&mut self, due: Option<Nanos>, begun: Nanos, end: LogOffset, told: Nanos) {
+    /// It took longer than its deadline: how much nobody knows, but not less, and without it what
+    /// takes too long would make latencies better.
+    fn timed_out(&mut self, due: Option<Nanos>, begun: Nanos) {
+        self.free_at = now();
+        self.show_worst(self.free_at.since(begun));
+        self.produced.timeouts += 1;
+        if self.counts(begun) {
+            self.produced.record(due, begun, self.free_at);
+        }
+    }
+
+    /// Whether a message that began then was under way in the measured time.
+    fn counts(&self, begun: Nanos) -> bool {
         let phase = self.load.phase.load(Ordering::Acquire);
         let ends_at = Nanos::new(self.load.ends_at.load(Ordering::Relaxed));
-        if phase == MEASURE || (phase == STOP && begun < ends_at) {
+        phase == MEASURE || (phase == STOP && begun < ends_at)
+    }
+
+    fn told(&mut self, due: Option<Nanos>, begun: Nanos, end: LogOffset, told: Nanos) {
+        if self.counts(begun) {
             self.produced.record(due, begun, told);
         }
         self.count(end, told);

@@ -37,8 +37,13 @@ impl<'a> Look<'a> {
         let written = device.as_ref().map(|device| device.write_bytes);
         let machine = Counters::now().since(&self.counters, passed_ns, written);
         let others = self.others.as_ref();
-        let others_write_bytes = others.and_then(|before| Some(Others::now()?.since(before)));
-        (device, Machine { others_write_bytes, ..machine })
+        let now = others.and_then(|before| Some((Others::now()?, before)));
+        let machine = Machine {
+            others_write_bytes: now.as_ref().map(|(now, before)| now.since(before)),
+            others_hidden: now.as_ref().map(|(now, _)| now.hidden),
+            ..machine
+        };
+        (device, machine)
     }
 }
 
@@ -114,6 +119,7 @@ impl Counters {
                 .map(|(device, own)| device.saturating_sub(own)),
             own_write_bytes: written,
             others_write_bytes: None,
+            others_hidden: None,
             sampler_pct: None,
             generator_pct: None,
         }

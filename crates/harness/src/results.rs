@@ -204,6 +204,9 @@ pub struct Machine {
     /// user sees his own. `null` before schema 1.1.
     #[serde(default)]
     pub others_write_bytes: Option<u64>,
+    /// Other processes that may not be looked at. `null` before schema 1.1.
+    #[serde(default)]
+    pub others_hidden: Option<u64>,
     /// Processor time of the thread that looked at all this, in percent of one processor; `null`
     /// before schema 1.1.
     #[serde(default)]

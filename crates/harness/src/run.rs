@@ -222,7 +222,15 @@ fn begin(
     };
     plan.path = Some(output.path().to_owned());
     plan.go_on_from(&cells);
+    // What failed in the first half is to be known of the whole, also where it is measured now.
+    let before = then.left_out.into_iter().filter(|earlier| !plan.left_out.contains(earlier));
+    let before = before.map(|earlier| LeftOut {
+        why: format!("before the run went on: {}", earlier.why),
+        ..earlier
+    });
+    let left_out = plan.left_out.iter().cloned().chain(before).collect();
     let manifest = Manifest {
+        left_out,
         origin: Origin { command: then.origin.command, ..order.origin.clone() },
         noise: then.noise,
         sysctls: then.sysctls,
@@ -410,7 +418,9 @@ impl Running<'_> {
         let mut checks = bench.checks.clone();
         checks.push(applied.clone());
         if bench.simulated.is_none() {
-            checks.extend(settle(bench.directory(), sweep, self.interrupted));
+            let seen = settle(bench.directory(), sweep, self.interrupted);
+            // Of a search a later cell is kept, before which nobody looked.
+            checks.extend(seen.into_iter().filter(|_| !item.what.is_search()));
         }
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };

@@ -244,16 +244,6 @@ pub fn interval(settings: &Settings) -> Option<Duration> {
     }
 }
 
-/// The shortest of its intervals: what it does not do in between is at risk.
-pub fn shortest_interval(settings: &Settings) -> Option<Duration> {
-    match settings {
-        Settings::CommitRealtime { commit, interval, .. } => Some(*commit.min(interval)),
-        Settings::FlushRealtime { .. } | Settings::GroupCommit { .. } | Settings::None { .. } => {
-            interval(settings)
-        }
-    }
-}
-
 /// Whether appended bytes go past the page cache.
 pub fn is_direct(settings: &Settings) -> bool {
     match settings {

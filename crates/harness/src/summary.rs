@@ -156,6 +156,8 @@ pub struct Row {
     pub setting: String,
     /// What its disk was, if not hardware.
     pub not_hardware: NotHardware,
+    /// Whether in some cell more than one in a hundred messages passed its deadline.
+    pub is_too_often_late: bool,
     /// How messages came.
     pub loops: Loops,
     /// The figures of the cells that count; `None` if all are invalid.
@@ -345,6 +347,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
             .iter()
             .map(|cell| cell.not_hardware())
             .fold(NotHardware::default(), NotHardware::or),
+        is_too_often_late: group.iter().any(|cell| cell.is_too_often_late()),
         loops: Loops::of_cell(first),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),

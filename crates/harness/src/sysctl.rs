@@ -67,14 +67,15 @@ impl Guard {
             )),
             _ => None,
         };
+        let baseline = roots.settings();
         let held = Held {
             roots: roots.clone(),
-            baseline: roots.settings().map_err(|error| format!("{error:#}")),
+            in_force: baseline.as_ref().ok().map(|found| (found.clone(), Devices::new())),
+            baseline: baseline.map_err(|error| format!("{error:#}")),
             devices: Devices::new(),
             lock,
             obstacle,
             restore_file: None,
-            in_force: None,
             is_over: false,
         };
         let held = Arc::new(Mutex::new(held));
@@ -106,14 +107,15 @@ impl Guard {
         locked(&self.held).apply(asked, devices)
     }
 
-    /// Whether all is still as [`apply`](Self::apply) left it: what is not. For the end of a cell.
+    /// Whether all is still as [`apply`](Self::apply) left it, or as it was found before that: what
+    /// is not. For the end of a cell. `None` if it is not known how it was.
     ///
     /// Also if nothing could be applied: then what was found must have stayed.
     ///
     /// # Errors
     ///
     /// If the kernel's files cannot be read.
-    pub fn check(&self) -> Result<Vec<Drift>> {
+    pub fn check(&self) -> Result<Option<Vec<Drift>>> {
         locked(&self.held).check()
     }
 
@@ -386,7 +388,9 @@ impl Held {
         for (key, value) in target.iter() {
             self.roots.put(key, value)?;
         }
-        for (device, kept) in &self.devices {
+        // A disk that went has taken its limits along.
+        let there = self.devices.iter().filter(|(device, _)| self.roots.has_device(**device));
+        for (device, kept) in there {
             let changes = self.roots.put_device(*device, kept);
             if let Some(failed) = changes.iter().find(|change| change.error.is_some()) {
                 bail!("{failed}");
@@ -428,9 +432,9 @@ impl Held {
         Applied { status: Status::Applied, reason, values, warnings }
     }
 
-    fn check(&self) -> Result<Vec<Drift>> {
+    fn check(&self) -> Result<Option<Vec<Drift>>> {
         let Some((settings, devices)) = &self.in_force else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let now = self.roots.settings()?;
         let mut drifts = Vec::new();
@@ -449,12 +453,16 @@ impl Held {
                 }
             }
         }
-        Ok(drifts)
+        Ok(Some(drifts))
     }
 
     fn read_back(&self) -> Result<(DirtySettings, Devices)> {
-        let devices: Result<BTreeMap<_, _>> =
-            self.devices.keys().map(|number| Ok((*number, self.roots.device(*number)?))).collect();
+        let devices: Result<BTreeMap<_, _>> = self
+            .devices
+            .keys()
+            .filter(|number| self.roots.has_device(**number))
+            .map(|number| Ok((*number, self.roots.device(*number)?)))
+            .collect();
         Ok((self.roots.settings()?, devices?))
     }
 

@@ -232,9 +232,14 @@ fn sampler(cell: &Cell) -> Option<Check> {
 /// Others who write take the disk's time and the page cache's room.
 fn foreign_writes(cell: &Cell) -> Option<Check> {
     let (own, others) = cell.machine.own_write_bytes.zip(cell.machine.others_write_bytes)?;
-    let level = worse_if(others > (own / 10).max(FEW_BYTES), Level::Warn);
+    let hidden = cell.machine.others_hidden.unwrap_or(0);
+    let level = match others > (own / 10).max(FEW_BYTES) {
+        true => Level::Warn,
+        false if hidden > 0 => Level::Label,
+        false => Level::Pass,
+    };
     let value = format!(
-        "{} beside {}",
+        "{} beside {}; {hidden} processes may not be looked at",
         crate::format::bytes(float(others)),
         crate::format::bytes(float(own))
     );
@@ -385,6 +390,10 @@ mod tests {
         check_level("foreign_writes", Level::Warn, seen, wrote(100 << 20, 11 << 20));
         check_level("foreign_writes", Level::Pass, seen, wrote(0, 4 << 20));
         check_level("foreign_writes", Level::Warn, seen, wrote(0, 5 << 20));
+        check_level("foreign_writes", Level::Label, seen, |cell| {
+            wrote(100 << 20, 0)(cell);
+            cell.machine.others_hidden = Some(1);
+        });
     }
 
     #[test]

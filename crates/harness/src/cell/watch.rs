@@ -127,11 +127,20 @@ impl Sample {
     }
 }
 
-/// How far apart acknowledgements are counted: a small part of the strategy's shortest interval, as
-/// what is at risk grows and falls with it, and of the time that is measured. Each look wakes a
-/// thread, which costs the others.
+/// How far apart acknowledgements are counted. Where what is at risk grows and falls with the
+/// strategy's interval, a small part of that; where it does with appends, as often as costs
+/// little. Each
+/// look wakes a thread, which costs the others.
 fn each_sample(settings: &Settings, measure: Duration) -> Duration {
-    let shortest = strategy::shortest_interval(settings).unwrap_or(measure).min(measure);
+    let follows_appends = match settings {
+        Settings::CommitRealtime { .. } => true,
+        Settings::FlushRealtime { timed, .. } => !timed,
+        Settings::GroupCommit { .. } | Settings::None { .. } => false,
+    };
+    if follows_appends {
+        return Duration::from_millis(2);
+    }
+    let shortest = strategy::interval(settings).unwrap_or(measure).min(measure);
     (shortest / 25).clamp(Duration::from_millis(1), Duration::from_millis(20))
 }
 
@@ -208,13 +217,13 @@ impl<'a> Watcher<'a> {
 }
 
 /// How many times the planned time a cell may take to see two syncs.
-const LONGER: u32 = 2;
+pub(super) const LONGER: u32 = 2;
 
 /// How long a cell waits for its first acknowledgement and segment.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How much of the log's end is looked for in the page cache: more takes the kernel longer.
 const TAIL_BYTES: u64 = 16 << 20;
 
 /// Between two rows of the series.
-const EACH_ROW: Nanos = Nanos::from_millis(100);
+pub(super) const EACH_ROW: Nanos = Nanos::from_millis(100);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -153,9 +153,12 @@ fn cgroup(root: &Path) -> Cgroup {
             levels.least("memory.limit_in_bytes", parsed)
         }),
         processors: cpu.and_then(|levels| {
-            let period = levels.least("cpu.cfs_period_us", |text| text.parse::<f64>().ok())?;
-            let parsed = |text: &str| text.parse::<f64>().ok().filter(|quota| *quota > 0.0);
-            Some(levels.least("cpu.cfs_quota_us", parsed)? / period)
+            let number = |level: &Path, file: &str| word(&level.join(file))?.parse::<f64>().ok();
+            let share = |level: &Path| {
+                let quota = number(level, "cpu.cfs_quota_us").filter(|quota| *quota > 0.0)?;
+                Some(quota / number(level, "cpu.cfs_period_us")?)
+            };
+            levels.levels().iter().filter_map(|level| share(level)).reduce(f64::min)
         }),
         io: blkio.map_or_else(Vec::new, |levels| levels.lines(&BLKIO)),
     }
@@ -163,16 +166,20 @@ fn cgroup(root: &Path) -> Cgroup {
 
 /// A group and those above it.
 struct Levels {
-    mount: std::path::PathBuf,
+    mount: PathBuf,
     path: String,
 }
 
 impl Levels {
     /// The file of that name in each of them, from the group itself up to the root's.
     fn each(&self, file: &str) -> Vec<String> {
+        self.levels().iter().filter_map(|level| word(&level.join(file))).collect()
+    }
+
+    fn levels(&self) -> Vec<PathBuf> {
         let group = self.mount.join(&self.path);
         let levels = group.ancestors().take_while(|level| level.starts_with(&self.mount));
-        levels.filter_map(|level| word(&level.join(file))).collect()
+        levels.map(Path::to_owned).collect()
     }
 
     fn least<T: PartialOrd>(&self, file: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
@@ -281,18 +288,21 @@ mod tests {
     #[test]
     fn the_first_version_of_groups_is_understood() {
         let found = machine(&[
-            ("proc/self/cgroup", "7:blkio:/\n4:memory:/m/n\n1:cpu,cpuacct:/c\n0::/\n"),
+            ("proc/self/cgroup", "7:blkio:/\n4:memory:/m/n\n1:cpu,cpuacct:/c/d\n0::/\n"),
             ("sys/fs/cgroup/memory/m/n/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/m/memory.limit_in_bytes", "4096000\n"),
-            ("sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n"),
-            ("sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu/c/d/cpu.cfs_quota_us", "200000\n"),
+            ("sys/fs/cgroup/cpu/c/d/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "50000\n"),
+            ("sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "10000\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
             ("sys/fs/cgroup/blkio/blkio.throttle.write_iops_device", "254:0 100\n254:16 5\n"),
         ]);
         let io = ["254:0 100 write_iops_device", "254:16 5 write_iops_device"];
         let expect = Cgroup {
             version: Some(1),
             memory_bytes: Some(4_096_000),
-            processors: None,
+            processors: Some(2.0),
             io: io.map(str::to_owned).to_vec(),
         };
         assert_eq!(found.cgroup, expect);

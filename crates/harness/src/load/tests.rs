@@ -1,7 +1,7 @@
 //! Producers on a real log, in a directory of the test's own.
 
 use group_commit::GroupCommit;
-use store_core::FlushStrategy;
+use store_core::{AckAt, Action, Event, FlushStrategy, Lane, Observed};
 use store_os::LogOptions;
 
 use super::*;
@@ -234,5 +234,45 @@ fn an_append_that_a_slow_disk_refuses_is_counted_and_ends_nothing() {
         // A segment takes some 270.
         let told = ran.load.acked();
         assert!(refused > 0 && told > 300, "{refused} refused, {told} taken, the next ones too");
+    }
+}
+
+/// Never syncs: every acknowledgement passes its deadline.
+struct Never;
+
+impl FlushStrategy for Never {
+    fn ack(&self, _wait: Wait) -> AckAt {
+        AckAt::Flushed
+    }
+
+    fn wakes(&self, _lane: Lane, _event: Event) -> bool {
+        false
+    }
+
+    fn timeout(&self) -> Option<Nanos> {
+        Some(Nanos::from_millis(20))
+    }
+
+    fn uses(&self, lane: Lane) -> bool {
+        lane == Lane::Flush
+    }
+
+    fn poll(&mut self, _lane: Lane, _now: Nanos, seen: &Observed) -> Action {
+        if seen.draining { Action::Done } else { Action::Idle }
+    }
+
+    fn on_done(&mut self, _lane: Lane, _now: Nanos, _seen: &Observed) {}
+}
+
+#[test]
+fn what_passes_its_deadline_took_no_less_than_that() {
+    for window in [1, 16] {
+        let ran = run_under(Never, LogOptions::default(), shape(window, None), small(), HALF);
+        for one in &ran.produced {
+            assert!(one.failed.is_none() && one.timeouts > 1, "{:?}", one.failed);
+            assert!(one.append_to_ack.len() > 1);
+            assert!(one.append_to_ack.min() >= 19_000_000, "{} ns", one.append_to_ack.min());
+        }
+        assert_eq!(ran.load.acked(), 0);
     }
 }

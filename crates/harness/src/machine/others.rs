@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::write_bytes;
@@ -11,6 +12,8 @@ use super::write_bytes;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Others {
     by_process: BTreeMap<u32, u64>,
+    /// Processes that may not be looked at.
+    pub(super) hidden: u64,
 }
 
 impl Others {
@@ -22,7 +25,7 @@ impl Others {
 
     fn of(proc: &Path, own: u32) -> Option<Self> {
         let mut parents = BTreeMap::new();
-        let mut by_process = BTreeMap::new();
+        let (mut by_process, mut hidden) = (BTreeMap::new(), Vec::new());
         for entry in fs::read_dir(proc).ok()?.flatten() {
             let name = entry.file_name();
             let Some(process) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -37,12 +40,15 @@ impl Others {
             if is_kernel || process == own {
                 continue;
             }
-            let io = fs::read_to_string(entry.path().join("io"));
-            let written = io.ok().and_then(|text| write_bytes(&text));
-            by_process.extend(written.map(|bytes| (process, bytes)));
+            match fs::read_to_string(entry.path().join("io")) {
+                Ok(text) => by_process.extend(write_bytes(&text).map(|bytes| (process, bytes))),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => hidden.push(process),
+                Err(_) => {}
+            }
         }
         by_process.retain(|process, _| !descends(&parents, *process, own));
-        Some(Self { by_process })
+        hidden.retain(|process| !descends(&parents, *process, own));
+        Some(Self { by_process, hidden: store_core::length_u64(hidden.len()) })
     }
 
     /// Bytes since `earlier`. Of a process that ended meanwhile nothing is known.
@@ -124,6 +130,5 @@ mod tests {
     fn this_process_is_no_stranger() {
         let found = Others::now().unwrap();
         assert!(!found.by_process.contains_key(&std::process::id()));
-        assert_eq!(found.since(&found), 0);
     }
 }

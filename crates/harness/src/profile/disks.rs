@@ -9,6 +9,7 @@ use super::scalar::{self, quoted};
 use super::steps::{Keys, Reader, SWITCH, Told};
 use super::yaml::{Entries, Shape, Text};
 use super::{Disk, DiskSpec};
+use crate::environment::NO_BARRIERS;
 use crate::sysctl::{DeviceLimits, Share};
 
 impl Reader {
@@ -132,7 +133,7 @@ impl Reader {
     fn mount_options(&mut self, keys: &Keys<'_>) -> Option<String> {
         let mount_options = self.optional(keys, "mount_options", String::new(), mount_options);
         if let (Some(options), Some(text)) = (&mount_options, keys.get("mount_options"))
-            && let Some(option) = options.split(',').find(|option| UNFLUSHED.contains(option))
+            && let Some(option) = options.split(',').find(|option| NO_BARRIERS.contains(option))
         {
             let message = format!(
                 "{}.mount_options: with {} no flush reaches the device: nothing on it is durable",
@@ -240,7 +241,6 @@ const LIMITS: [&str; 5] = ["max_bytes", "max_ratio", "min_bytes", "min_ratio", "
 const FILE_SYSTEMS: [(&str, FsKind); 3] =
     [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
 
-const UNFLUSHED: [&str; 3] = ["barrier=0", "nobarrier", "flushoncommit=0"];
 const UNWRITABLE: [&str; 2] = ["ro", "norecovery"];
 /// For every kind. What a run needs beside its file system is known when it is made, and said then.
 const LEAST_BYTES: u64 = 64 << 20;

@@ -156,6 +156,16 @@ impl Reader {
             });
         let strategies =
             self.pick(at, "matrix.strategies", how.as_ref(), &strategies, |_, _| Found::Nowhere);
+        let loads: usize = workloads.iter().map(|load| load.producers.len()).sum();
+        let of_setting = loads.saturating_mul(strategies.len()).saturating_add(workloads.len());
+        let count = disks.len().saturating_mul(sysctls.len()).saturating_mul(of_setting);
+        if count > MOST_CELLS {
+            let message = format!(
+                "matrix: {count} cells in a block are more than {MOST_CELLS}: take fewer disks, \
+                 kernel settings, workloads, producers or strategies"
+            );
+            self.error(at, message);
+        }
         Some(Cells { disks, sysctls, workloads, strategies })
     }
 
@@ -318,3 +328,6 @@ const RUN_KEYS: [&str; 8] = [
 
 /// Between the smallest and the largest of five lies the true median in 94 of 100 cases only.
 const LEAST_FOR_INTERVAL: u32 = 6;
+
+/// Of one second each, a block of so many takes nearly three hours.
+const MOST_CELLS: usize = 10_000;

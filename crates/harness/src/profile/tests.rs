@@ -280,6 +280,24 @@ fn names_of_cells_that_every_sweep_has_are_taken() {
 }
 
 #[test]
+fn a_small_text_cannot_ask_for_more_cells_than_can_be_kept() {
+    let list = |of: &str, value: &str| -> (String, String) {
+        let names: Vec<String> = (0..40).map(|number| format!("{of}{number}")).collect();
+        let defined: Vec<String> =
+            names.iter().map(|name| format!("  {name}: {value}\n")).collect();
+        (defined.concat(), names.join(", "))
+    };
+    let (workloads, loads) = list("w", "{message_bytes: 1, producers: [1, 2, 3, 4, 5, 6, 7]}");
+    let (strategies, ways) = list("s", "{kind: none}");
+    let text = format!(
+        "schema: flushmark.profile/v1\nname: t\nworkloads:\n{workloads}strategies:\n{strategies}\
+         matrix: {{workloads: [{loads}], strategies: [{ways}]}}\n"
+    );
+    let found = errors(&text);
+    assert!(found.contains("matrix: 11240 cells in a block are more than 10000"), "{found}");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     check_replaced("name: t\n", "", "p.yaml:1:1: error: name is missing");
     check_replaced("name: t", "name:", "p.yaml:1:1: error: name is missing");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Level, Manifest, Quantiles};
+use super::{Cell, Counts, Level, Manifest, Quantiles};
 use crate::profile::{Gates, Slo};
 
 /// What a disk is that is not hardware as it is; of one that is, nothing of this is true.
@@ -46,6 +46,13 @@ impl Cell {
     /// comes late is late from then on; else from its append.
     pub fn ack_ns(&self) -> Quantiles {
         self.open_loop.map_or(self.append_to_ack_ns, |open| open.due_to_ack_ns)
+    }
+
+    /// Whether more than one in a hundred messages was not acknowledged by its deadline: then no
+    /// percentile up to the 99th says how long they take.
+    pub fn is_too_often_late(&self) -> bool {
+        let Counts { acked, timeouts, .. } = self.counts;
+        timeouts.saturating_mul(100) > acked.saturating_add(timeouts)
     }
 
     /// What its disk was, if not hardware.

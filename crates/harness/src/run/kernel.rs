@@ -46,7 +46,13 @@ pub(super) fn no_kernel() -> Check {
 
 /// At the end of a cell they still must be.
 pub(super) fn unchanged(guard: &Guard, cell: &mut Cell) -> Result<()> {
-    let drifts = guard.check()?;
+    let Some(drifts) = guard.check()? else {
+        let (code, level) = ("sysctl_unchanged".to_owned(), Level::Label);
+        let value = "not known: the kernel's settings could not be read".to_owned();
+        let rule = UNCHANGED.to_owned();
+        validity::add(cell, Check { code, level, value, rule });
+        return Ok(());
+    };
     let level = if drifts.is_empty() { Level::Pass } else { Level::Invalid };
     let shown = |value: Option<u64>| value.map_or_else(|| "unset".to_owned(), |v| v.to_string());
     let changed = drifts.iter().map(|drift| {
@@ -57,10 +63,11 @@ pub(super) fn unchanged(guard: &Guard, cell: &mut Cell) -> Result<()> {
     } else {
         changed.collect::<Vec<_>>().join("; ")
     };
-    let rule = "nobody else changed the kernel's settings meanwhile".to_owned();
+    let rule = UNCHANGED.to_owned();
     validity::add(cell, Check { code: "sysctl_unchanged".to_owned(), level, value, rule });
     Ok(())
 }
 
+const UNCHANGED: &str = "nobody else changed the kernel's settings meanwhile";
 /// The code of the check that kernel settings were applied.
 pub const NOT_APPLIED: &str = "sysctl_applied";

@@ -26,6 +26,13 @@ pub(super) enum What<'a> {
     Strategy(&'a Strategy, &'a Workload, u32),
 }
 
+impl What<'_> {
+    /// Whether a rate is searched for, by cells of which one is kept.
+    pub(super) fn is_search(&self) -> bool {
+        matches!(self, Self::Strategy(_, workload, _) if is_searched(workload))
+    }
+}
+
 /// A block's cells in the order of its seed: each cell once in every block, those of one kernel
 /// setting one after the other, because a change of it must settle.
 pub(super) fn block(sweep: &Sweep, number: u32) -> Vec<Item<'_>> {

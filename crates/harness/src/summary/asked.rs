@@ -25,11 +25,13 @@ impl Kept {
     /// Of this row.
     pub fn of(row: &Row, slo: Slo) -> Self {
         let ack_p99 = slo.ack_p99.zip(row.figures).map(|(asked, figures)| {
-            let is_within = figures.ack_p99.is_some_and(|p99| p99.ns.high() <= ns(asked));
-            is_within && row.notes.iter().all(|note| note.code != OVERLOAD)
+            let is_within = figures.ack_p99.is_some_and(|p99| p99.ns.max <= ns(asked));
+            is_within
+                && row.notes.iter().all(|note| note.code != OVERLOAD)
+                && !row.is_too_often_late
         });
         let power_loss_rpo = slo.power_loss_rpo.zip(row.figures).map(|(asked, figures)| {
-            figures.power.extent == Extent::Measured && figures.power.age_ns.high() <= ns(asked)
+            figures.power.extent == Extent::Measured && figures.power.age_ns.max <= ns(asked)
         });
         Self { ack_p99, power_loss_rpo }
     }
@@ -121,6 +123,23 @@ mod tests {
         let both = |kept| Kept { ack_p99: Some(kept), power_loss_rpo: Some(kept) };
         assert_eq!(times(1_000_000), both(true));
         assert_eq!(times(1_000_001), both(false));
+        // With six blocks or more there is an interval too, which one bad block hardly moves.
+        let one_bad = (0..7).map(|block| {
+            cell(Kind::GroupCommit, 1, block, |c| {
+                c.append_to_ack_ns.p99 = if block == 3 { 50_000_000 } else { 1_000_000 };
+            })
+        });
+        let cells: Vec<Cell> = one_bad.collect();
+        assert_eq!(Kept::of(&rows(&cells)[0], asked(10_000, 500)).ack_p99, Some(false));
+    }
+
+    #[test]
+    fn what_passes_its_deadline_too_often_is_not_kept_whatever_its_percentiles() {
+        let late = |timeouts| {
+            kept(Kind::GroupCommit, |c| (c.counts.acked, c.counts.timeouts) = (990, timeouts))
+        };
+        assert_eq!(late(10), (Some(true), Some(true)));
+        assert_eq!(late(11), (Some(false), Some(true)));
     }
 
     #[test]

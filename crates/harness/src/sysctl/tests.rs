@@ -167,7 +167,7 @@ fn without_the_right_nothing_is_written_and_the_reason_told() {
         assert!(reason.contains(expect), "{reason}");
         assert_eq!(applied.values[0].found, Some(0), "what is in force is told all the same");
         assert!(!fake.restore_file().exists());
-        assert_eq!(guard.check().unwrap(), []);
+        assert_eq!(guard.check().unwrap().unwrap(), []);
         // What is in force anyway takes no right.
         let same = settings(&[(Key::Ratio, 20), (Key::ExpireCentisecs, 3000)]);
         assert_eq!(guard.apply(&same, &[]).unwrap().status, Status::Applied);
@@ -328,19 +328,39 @@ fn a_change_by_somebody_else_is_seen() {
     let before = fake.all();
     let device = fake.device("7:9");
     let mut guard = Guard::take(&fake.roots).unwrap();
-    assert_eq!(guard.check().unwrap(), [], "nothing was applied yet");
+    assert_eq!(guard.check().unwrap().unwrap(), [], "nothing was applied yet");
+    fake.roots.put(Key::Ratio, 33).unwrap();
+    let drift = |key: &str, applied, found| Drift { key: key.into(), applied, found };
+    let expect = [drift("vm.dirty_ratio", Some(20), Some(33))];
+    assert_eq!(guard.check().unwrap().unwrap(), expect, "before anything was applied");
+    fake.roots.put(Key::Ratio, 20).unwrap();
     let limits = DeviceLimits { strict: Some(true), ..DeviceLimits::default() };
     guard.apply(&small_bytes(), &[(device, limits)]).unwrap();
-    assert_eq!(guard.check().unwrap(), []);
+    assert_eq!(guard.check().unwrap().unwrap(), []);
     fake.roots.put(Key::Ratio, 15).unwrap();
     fs::write(fake.dir.path().join("bdi/7:9/strict_limit"), "0\n").unwrap();
-    let drift = |key: &str, applied, found| Drift { key: key.into(), applied, found };
     let expect = [
         drift("vm.dirty_bytes", Some(256 << 20), None),
         drift("vm.dirty_ratio", None, Some(15)),
         drift("bdi/7:9/strict_limit", Some(1), Some(0)),
     ];
-    assert_eq!(guard.check().unwrap(), expect);
+    assert_eq!(guard.check().unwrap().unwrap(), expect);
+    guard.restore().unwrap();
+    assert_eq!(fake.all(), before);
+}
+
+#[test]
+fn a_device_that_went_keeps_nothing_else_from_being_applied() {
+    let fake = Fake::new();
+    let before = fake.all();
+    let device = fake.device("7:9");
+    let mut guard = Guard::take(&fake.roots).unwrap();
+    let limits = DeviceLimits { strict: Some(true), ..DeviceLimits::default() };
+    guard.apply(&DirtySettings::default(), &[(device, limits)]).unwrap();
+    fs::remove_dir_all(fake.dir.path().join("bdi/7:9")).unwrap();
+    let applied = guard.apply(&small_bytes(), &[]).unwrap();
+    assert_eq!((applied.status, applied.reason), (Status::Applied, None));
+    assert_eq!(guard.check().unwrap().unwrap(), []);
     guard.restore().unwrap();
     assert_eq!(fake.all(), before);
 }

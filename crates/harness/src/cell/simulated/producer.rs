@@ -196,6 +196,10 @@ impl World<'_> {
             }
         } else {
             producer.produced.timeouts += 1;
+            // Not less than that, as for a real producer.
+            if counts(begun) {
+                producer.produced.record(due, begun, now);
+            }
         }
         if std::mem::take(&mut self.producers[index].is_full) {
             self.arm(index);

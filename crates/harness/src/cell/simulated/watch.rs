@@ -4,7 +4,7 @@ use store_core::Nanos;
 
 use super::BEGINNING;
 use super::world::World;
-use crate::cell::watch::{Sample, Window};
+use crate::cell::watch::{EACH_ROW, LONGER, PATIENCE, Sample, Window};
 use crate::clock::nanos;
 use crate::disk::DiskCounters;
 use crate::results::{Dirty, EndedBy, Machine};
@@ -97,7 +97,7 @@ impl World<'_> {
     fn is_warm(&self) -> bool {
         let is_time = BEGINNING.after(nanos(self.setting.warmup)) <= self.now;
         let is_much = self.setting.hard_bytes / 4 <= self.written();
-        let has_waited = BEGINNING.after(PATIENCE) <= self.now;
+        let has_waited = BEGINNING.after(nanos(PATIENCE)) <= self.now;
         (is_time || is_much) && (self.watching.acked > 0 || has_waited)
     }
 
@@ -160,10 +160,3 @@ impl World<'_> {
         });
     }
 }
-
-/// How many times the planned time a cell may take to see two syncs.
-const LONGER: u32 = 2;
-/// How long a cell waits for its first acknowledgement.
-const PATIENCE: Nanos = Nanos::from_millis(5000);
-/// Between two rows of the series.
-const EACH_ROW: Nanos = Nanos::from_millis(100);

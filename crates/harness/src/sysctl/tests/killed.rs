@@ -249,7 +249,7 @@ fn the_kernel_of_this_machine_takes_them_and_gives_them_back() {
     assert_eq!(applied.status, Status::Applied, "{applied:?}");
     let in_force: Vec<u64> = asked.iter().map(|(key, _)| machine_value(key)).collect();
     assert_eq!(in_force, asked.iter().map(|(_, value)| value).collect::<Vec<_>>());
-    assert_eq!(guard.check().unwrap(), []);
+    assert_eq!(guard.check().unwrap().unwrap(), []);
     let found = effective(&Roots::machine()).unwrap();
     assert_ne!(found.available_bytes().is_some(), matches!(found.limit, Limit::Bytes(_)));
     assert_eq!(guard.restore().unwrap().changes.len(), 4);
@@ -281,7 +281,7 @@ fn powerless_child() {
     assert!(reason.contains("only root may") || reason.contains("read-only here"), "{reason}");
     let found = guard.found().unwrap();
     assert_eq!(guard.apply(&found, &[]).unwrap().status, Status::Applied);
-    assert_eq!(guard.check().unwrap(), []);
+    assert_eq!(guard.check().unwrap().unwrap(), []);
     guard.restore().unwrap();
     println!("{READY}");
 }
