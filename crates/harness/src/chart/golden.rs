@@ -340,8 +340,8 @@ fn field(chart: &Drawn, first: &[&str], head: &str) -> Figure {
 #[test]
 fn the_knee_is_the_highest_rate_before_the_overload() {
     let chart = chart(&recorded(&open_loops()), "c3");
-    assert!(chart.svg.contains("sync, keeps up to 10k/s"), "{}", chart.svg);
-    assert!(chart.svg.contains("timed, keeps 50k/s and was offered no more"), "{}", chart.svg);
+    assert!(chart.svg.contains("sync: falls behind above 10k/s"), "{}", chart.svg);
+    assert!(chart.svg.contains("timed: keeps up, at most 50k/s"), "{}", chart.svg);
     let drawn = field(&chart, &["sync (group_commit)", "open-20000"], "drawn");
     assert_eq!(drawn, Figure::Text("hollow: overload".to_owned()));
     let sent = field(&chart, &["sync (group_commit)", "open-20000"], "sent in time, worst block");

@@ -105,7 +105,7 @@ fn picture(
     pen.text("latency of acknowledgements (log)", (16, top + 22), Script::left(12, BLACK))?;
     let values = drawn.iter().flat_map(|curve| curve.ends());
     // The first threshold is always seen: how far the lines stay below it is what one asks.
-    let values: Vec<f64> = values.chain([THRESHOLDS_MS[0] * 1e6]).collect();
+    let values: Vec<f64> = values.chain([2.0 * THRESHOLDS_MS[0] * 1e6]).collect();
     let rarest = drawn.iter().map(|curve| curve.rarest()).fold(1e3, f64::max);
     for (frame, load) in Frame::several(loads.len(), top + 32, HEIGHT).into_iter().zip(loads) {
         let panel = Panel {
@@ -152,8 +152,7 @@ impl Panel {
         let is_open = own.iter().any(|curve| curve.row.loops == Loops::Open);
         let from = if is_open { "due→ack" } else { "append→ack" };
         self.frame.heading(pen, &format!("{}, {from}", load.words()))?;
-        let short = self.frame.right - self.frame.left < 400;
-        self.frame.rule_across(pen, &rulings_at(&self.x, percentiles(short)))?;
+        self.frame.rule_across(pen, &rulings_at(&self.x, percentiles()))?;
         self.frame.rule_up(pen, &rulings(&self.y, format::duration))?;
         self.draw_thresholds(pen)?;
         for curve in own.iter().filter(|curve| curve.has_band()) {
@@ -171,7 +170,9 @@ impl Panel {
             self.draw_curve(pen, curve)?;
         }
         self.frame.outline(pen)?;
-        self.frame.caption(pen, if short { "percentile" } else { "percentile, as 1/(1−q) (log)" })
+        let is_wide = self.frame.right - self.frame.left > 300;
+        let how = if is_wide { ", as 1/(1−q) (log)" } else { " (log)" };
+        self.frame.caption(pen, &format!("percentile{how}"))
     }
 
     fn pixel(&self, rarity: f64, ns: f64) -> Pixel {
@@ -216,11 +217,10 @@ impl Panel {
 }
 
 /// The percentiles to mark, by how rare what is above them is.
-fn percentiles(short: bool) -> impl Iterator<Item = (f64, String)> {
+fn percentiles() -> impl Iterator<Item = (f64, String)> {
     let names = ["0", "90", "99", "99.9", "99.99", "99.999", "99.9999"];
-    let unit = if short { "" } else { " %" };
     let rarity = std::iter::successors(Some(1.0), |rarity| Some(rarity * 10.0));
-    rarity.zip(names).map(move |(rarity, name)| (rarity, format!("{name}{unit}")))
+    rarity.zip(names.map(str::to_owned))
 }
 
 fn note(places: &[Place<'_>], left_out: &[String], drawn: &[&Curve<'_>]) -> String {

@@ -8,7 +8,7 @@ use plotters::style::Color;
 use super::axis::Axis;
 use super::choice::{self, Place};
 use super::drawn::{Drawn, Figure};
-use super::frame::{Frame, rulings};
+use super::frame::{Frame, round, rulings};
 use super::head::{self, Sign};
 use super::labels::{Area, Crowd};
 use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
@@ -210,17 +210,11 @@ impl Panel {
             pen.fill((x, top), (right, bottom), BAND)?;
         }
         let name = own.first().map_or("", |point| &point.row.strategy);
+        let rate = |point: &Point<'_>| round(&format::count(point.offered.centre()));
         let kept = match knee {
-            Some(point) if beyond.is_some() => {
-                format!(", keeps up to {}/s", format::count(point.offered.centre()))
-            }
-            Some(point) => {
-                format!(
-                    ", keeps {}/s and was offered no more",
-                    format::count(point.offered.centre())
-                )
-            }
-            None => ", kept none of these rates".to_owned(),
+            Some(point) if beyond.is_some() => format!(": falls behind above {}/s", rate(point)),
+            Some(point) => format!(": keeps up, at most {}/s", rate(point)),
+            None => ": falls behind at every rate".to_owned(),
         };
         self.frame.heading(pen, &(format::clipped(name, 20) + &kept))?;
         self.frame.rule_across(pen, &rulings(&self.x, format::count))?;

@@ -308,7 +308,8 @@ fn note(said: &[String], rest: &[Line<'_>]) -> String {
     let mut sentences = vec![
         "A flush serves at most all messages that wait for it: on the dashed line the batch grows \
          as fast as the producers, and below it some come too late for a flush and wait for the \
-         next. A rate at its bound is limited by the disk; far below it, by something else."
+         next. A rate at its bound is limited by the disk alone; at half of it producers have \
+         fallen into two groups that take turns; far below it something else is the limit."
             .to_owned(),
     ];
     sentences.extend(said.iter().cloned());
