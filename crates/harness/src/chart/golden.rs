@@ -309,6 +309,27 @@ fn what_has_nothing_to_show_has_no_chart() {
 }
 
 #[test]
+fn a_place_is_drawn_only_if_it_has_something_to_show() {
+    let mut cells = open_loops();
+    for mut cell in open_loops() {
+        cell.disk = "other".to_owned();
+        if cell.kind == Kind::GroupCommit {
+            cells.push(cell);
+        }
+    }
+    for cell in cells.iter_mut().filter(|cell| cell.disk == "data") {
+        let open = cell.open_loop.as_mut().unwrap();
+        (open.due_to_ack_ns, open.offered_per_s) = (Quantiles::default(), 0.0);
+    }
+    let found = all(&recorded(&cells)).unwrap();
+    assert_eq!(found.iter().filter(|chart| ["c2", "c3"].contains(&&*chart.name)).count(), 2);
+    for chart in &found {
+        assert!(!chart.note.contains("Drawn is data"), "{}", chart.note);
+        assert_sound(chart);
+    }
+}
+
+#[test]
 fn disks_that_are_no_hardware_are_named_as_such() {
     let svg = chart(&recorded(&groups()), "c5").svg;
     assert!(svg.contains("SOME DISKS EMULATED: "), "{svg}");
@@ -342,7 +363,7 @@ fn the_knee_is_the_highest_rate_before_the_overload() {
     let chart = chart(&recorded(&open_loops()), "c3");
     assert!(chart.svg.contains("sync: falls behind above 10k/s"), "{}", chart.svg);
     assert!(chart.svg.contains("timed: keeps up, at most 50k/s"), "{}", chart.svg);
-    let drawn = field(&chart, &["sync (group_commit)", "open-20000"], "drawn");
+    let drawn = field(&chart, &["sync (group_commit)", "open-20000"], "state");
     assert_eq!(drawn, Figure::Text("hollow: overload".to_owned()));
     let sent = field(&chart, &["sync (group_commit)", "open-20000"], "sent in time, worst block");
     let Figure::Number(shown, share) = sent else { panic!("{sent:?}") };

@@ -28,7 +28,8 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     if curves.is_empty() {
         return Ok(None);
     }
-    let places = choice::places(&rows);
+    let shown: Vec<Row> = curves.iter().map(|curve| curve.row.clone()).collect();
+    let places = choice::places(&shown);
     let loads = loads(&curves, places[0]);
     let drawn: Vec<&Curve<'_>> =
         curves.iter().filter(|curve| loads.drawn.iter().any(|load| load.has(curve.row))).collect();
@@ -206,7 +207,7 @@ impl Panel {
             pen.line(&[(left, at), (right, at)], Dash::Dotted, BLACK)?;
             let text = text.unwrap_or_default();
             let is_free = last.is_none_or(|last| last.abs_diff(at) >= 12);
-            let is_free = is_free && at - 12 >= self.frame.top;
+            let is_free = is_free && at - 11 >= self.frame.top;
             if is_free {
                 pen.text(&text, (left + 4, at - 6), Script::left(10, BLACK))?;
                 last = Some(at);
@@ -317,7 +318,7 @@ const HEADS: [&str; 14] = [
     "workload",
     "producers",
     "from → to",
-    "drawn",
+    "state",
     "p50 [min–max]",
     "p90 [min–max]",
     "p99 [min–max]",

@@ -26,7 +26,8 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     if points.is_empty() {
         return Ok(None);
     }
-    let places = choice::places(&rows);
+    let shown: Vec<Row> = points.iter().map(|point| point.row.clone()).collect();
+    let places = choice::places(&shown);
     let mut strategies: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| Place::of(row) == places[0]) {
         let has_points = points.iter().any(|point| std::ptr::eq(point.row, row));
@@ -414,7 +415,7 @@ const HEADS: [&str; 10] = [
     "producers",
     "offered msg/s",
     "sent in time, worst block",
-    "drawn",
+    "state",
     "p50 due→ack [range]",
     "p99 due→ack [range]",
     "p99.9 due→ack [range]",

@@ -373,7 +373,7 @@ const HEADS: [&str; 10] = [
     "disk and kernel settings",
     "workload",
     "producers",
-    "drawn",
+    "state",
     "messages per flush, mean [range]",
     "msg/s [range]",
     "flush p50",
