@@ -343,8 +343,9 @@ fn knee<'a, 'b>(own: &[&'b Point<'a>]) -> Option<&'b Point<'a>> {
 fn note(places: &[Place<'_>], rest: &[&str], drawn: &[&Point<'_>]) -> String {
     let mut sentences = vec![
         "Latency is from when a message was due. Where a strategy fell behind, the dashed \
-         upright is the highest rate before, of which 99 % was sent in time; in the shade latency is a backlog that grows as long as one measures, \
-         and says nothing but that. Lines join loads that differ in their rate alone."
+         upright is the highest rate before, of which 99 % was sent in time; in the \
+         shade latency is a backlog that grows as long as one measures, and says nothing but that. \
+         Lines join loads that differ in their rate alone."
             .to_owned(),
     ];
     if drawn.iter().any(|point| point.searched) {

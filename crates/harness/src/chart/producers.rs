@@ -274,7 +274,8 @@ fn said(drawn: &[Line<'_>]) -> Vec<String> {
     let Some(busiest) = first.busiest() else { return sentences };
     if let Some(ns) = busiest.flush_ns {
         sentences.push(format!(
-            "{} ×{}: flush p50 {}, so a wait for others (gather_us) worth trying is half of it, {} µs.",
+            "{} ×{}: flush p50 {}, so a wait for others (gather_us) worth trying is half of it, \
+             {} µs.",
             first.name(),
             busiest.row.producers,
             format::duration(ns),
