@@ -5,12 +5,20 @@
 //! mean nothing else. Nothing is interpolated: the frontier is a staircase between measured rows.
 
 mod axis;
+mod choice;
 pub mod cuts;
 mod drawn;
+mod frame;
+#[cfg(test)]
+mod golden;
 mod head;
 mod labels;
+mod latency;
+mod load;
 mod pen;
 mod plot;
+mod producers;
+mod repeats;
 
 pub use self::drawn::{Drawn, Figure, all};
 use self::head::{draw_head, draw_left_out, title};

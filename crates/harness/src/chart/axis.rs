@@ -30,6 +30,16 @@ impl Axis {
         Self { coord: (low..high).log_scale().into(), values: low..high, pixels }
     }
 
+    /// An axis from just this value to that, both above 0.
+    pub(super) fn between(low: f64, high: f64, pixels: Range<i32>) -> Self {
+        Self { coord: (low..high).log_scale().into(), values: low..high, pixels }
+    }
+
+    /// Whether the axis reaches as far as `value`.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        value >= self.values.start && value <= self.values.end
+    }
+
     /// The pixel of `value`; the nearer end for those outside.
     pub(super) fn at(&self, value: f64) -> i32 {
         let inside = value.clamp(self.values.start, self.values.end);

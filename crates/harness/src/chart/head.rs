@@ -1,8 +1,8 @@
-//! What stands around the plot of chart C1: title, machine and run, legend, what was left out.
+//! What stands around the plot of a chart: title, machine and run, legend, what was left out.
 
-use plotters::style::Color;
+use plotters::style::{Color, RGBColor};
 
-use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script, Series};
 use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
@@ -17,30 +17,53 @@ pub(super) fn draw_head(
     rows: &[Row],
     model: LossModel,
 ) -> anyhow::Result<i32> {
-    let heading = Script::left(19, BLACK).bold();
-    pen.text(&title(env, rows, model), (16, 24), heading)?;
+    draw_title(pen, &title(env, rows, model), manifest, env, rows)?;
+    Ok(draw_legend(pen, &legend(rows, model))? + 42)
+}
+
+/// The title, then the machine with its disk, and the run.
+pub(super) fn draw_title(
+    pen: &Pen<'_>,
+    title: &str,
+    manifest: &Manifest,
+    env: &Environment,
+    rows: &[Row],
+) -> anyhow::Result<()> {
+    // A question may be longer than fits at the size of most.
+    let size = [19, 18, 17, 16].into_iter().find(|size| pen::text_width(title, *size) < RIGHT - 40);
+    pen.text(title, (16, 24), Script::left(size.unwrap_or(15), BLACK).bold())?;
     let (machine, run) = subtitle(manifest, env, rows);
     pen.text(&format::clipped(&machine, 135), (16, 47), Script::left(12, GREY))?;
-    pen.text(&format::clipped(&run, 135), (16, 64), Script::left(12, GREY))?;
+    pen.text(&format::clipped(&run, 135), (16, 64), Script::left(12, GREY))
+}
+
+/// Signs with what they mean, in as many lines as they need; answers where the last one stands.
+pub(super) fn draw_legend(pen: &Pen<'_>, entries: &[(Sign, String)]) -> anyhow::Result<i32> {
     let (mut x, mut y) = (26, 88);
-    for (sign, name) in legend(rows, model) {
-        let wide = pen::text_width(&name, 12) + 52;
+    for (sign, name) in entries {
+        let wide = pen::text_width(name, 12) + 52;
         if x + wide > RIGHT && x > 26 {
             (x, y) = (26, y + 19);
         }
         sign.draw(pen, (x, y))?;
-        pen.text(&name, (x + 20, y), Script::left(12, BLACK))?;
+        pen.text(name, (x + 20, y), Script::left(12, BLACK))?;
         x += wide;
     }
-    Ok(y + 42)
+    Ok(y)
 }
 
 /// What stands before a name in the legend.
-enum Sign {
+pub(super) enum Sign {
     Bars,
     Frontier,
     Hollow,
+    /// A line of its own, of this width.
+    Line(Dash, RGBColor, u32),
     Mark(Kind),
+    /// A mark of one series among others of a kind.
+    Series(Series),
+    /// A part of the plot that is shaded.
+    Zone(RGBColor),
 }
 
 impl Sign {
@@ -58,6 +81,15 @@ impl Sign {
                 pen.line(&stairs, Dash::Solid, BLACK.mix(0.75).stroke_width(2))
             }
             Self::Hollow => pen.mark(Kind::GroupCommit, at, true),
+            Self::Line(dash, colour, width) => {
+                pen.line(&[(x - 16, y), (x + 16, y)], *dash, colour.stroke_width(*width))
+            }
+            Self::Series(series) => {
+                let line = [(x - 16, y), (x + 16, y)];
+                pen.line(&line, series.dash, series.colour.mix(0.6))?;
+                pen.mark_in(series.shape, series.colour, at, false)
+            }
+            Self::Zone(colour) => pen.fill((x - 12, y - 6), (x + 12, y + 6), *colour),
             Self::Mark(kind) => {
                 let line = [(x - 16, y), (x + 16, y)];
                 pen.line(&line, pen::dash(*kind), pen::colour(*kind).mix(0.6))?;
@@ -69,22 +101,7 @@ impl Sign {
 
 /// One entry for each strategy, then what the other signs mean.
 fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
-    let mut entries = Vec::new();
-    let mut named: Vec<&str> = Vec::new();
-    for row in rows {
-        if named.contains(&row.strategy.as_str()) || named.len() == LEGEND_MOST {
-            continue;
-        }
-        named.push(&row.strategy);
-        let name = format::clipped(&row.strategy, 24);
-        let kind = kind_name(row.kind);
-        let name = match row.kind {
-            Kind::None => format!("{name} (never flushed)"),
-            _ if name == kind => name,
-            _ => format!("{name} ({kind})"),
-        };
-        entries.push((Sign::Mark(row.kind), name));
-    }
+    let mut entries = strategies(rows);
     if rows.iter().any(|row| is_strategy(row.kind) && row.figures.is_some()) {
         let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
         entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
@@ -101,32 +118,67 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     entries
 }
 
+/// One entry for each strategy.
+pub(super) fn strategies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(Sign, String)> {
+    let mut entries = Vec::new();
+    let mut named: Vec<&str> = Vec::new();
+    for row in rows {
+        if named.contains(&row.strategy.as_str()) || named.len() == LEGEND_MOST {
+            continue;
+        }
+        named.push(&row.strategy);
+        let name = format::clipped(&row.strategy, 24);
+        let kind = kind_name(row.kind);
+        let name = match row.kind {
+            Kind::None => format!("{name} (never flushed)"),
+            _ if name == kind => name,
+            _ => format!("{name} ({kind})"),
+        };
+        entries.push((Sign::Mark(row.kind), name));
+    }
+    entries
+}
+
 /// The chart's question, with a warning before it where a disk is none.
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
-    let is_power = model == LossModel::Power;
+    let in_memory = env.disk.in_memory || rows.iter().any(|row| row.not_hardware.in_memory);
+    let warning = match warning(env, rows) {
+        some if some.starts_with("SOME ") => some,
+        _ if model == LossModel::Power && in_memory => {
+            "IN MEMORY, a power cut takes all: ".to_owned()
+        }
+        other if other.starts_with("IN MEMORY") => String::new(),
+        other => other,
+    };
+    format!("{warning}{}", model.question())
+}
+
+/// What is to be said before a title where a disk is not hardware as it is.
+pub(super) fn warning(env: &Environment, rows: &[Row]) -> String {
     let in_memory = rows.iter().any(|row| row.not_hardware.in_memory);
     let emulated = rows.iter().any(|row| row.not_hardware.emulated);
     let simulated = rows.iter().any(|row| row.not_hardware.simulated);
     let differ =
         rows.windows(2).any(|pair| pair[0].not_hardware.word() != pair[1].not_hardware.word());
-    let warning = if differ {
+    if differ {
         let kinds = [
             (emulated, "EMULATED"),
             (rows.iter().any(|row| row.not_hardware.word() == Some("in memory")), "IN MEMORY"),
             (simulated, "SIMULATED"),
         ];
         let there = kinds.iter().filter(|(is_there, _)| *is_there).map(|(_, kind)| *kind);
-        &format!("SOME DISKS {}: ", there.collect::<Vec<_>>().join(" OR "))
-    } else if is_power && (in_memory || env.disk.in_memory) {
-        "IN MEMORY, a power cut takes all: "
-    } else if simulated || env.disk.simulated {
+        return format!("SOME DISKS {}: ", there.collect::<Vec<_>>().join(" OR "));
+    }
+    let warning = if simulated || env.disk.simulated {
         "SIMULATED DISK: "
     } else if emulated || env.disk.emulated {
         "EMULATED DISK: "
+    } else if in_memory || env.disk.in_memory {
+        "IN MEMORY: "
     } else {
         ""
     };
-    format!("{warning}{}", model.question())
+    warning.to_owned()
 }
 
 /// The machine with its disk, and the run.

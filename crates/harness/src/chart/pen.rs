@@ -100,6 +100,16 @@ impl<'a> Pen<'a> {
         }
     }
 
+    /// A dot for where there is no room for a mark.
+    pub(super) fn dot(&self, at: Pixel, colour: RGBColor) -> anyhow::Result<()> {
+        self.draw(&Circle::new(at, 3, colour.filled()))
+    }
+
+    /// A filled shape, so thin that what lies under it is seen.
+    pub(super) fn shade(&self, corners: &[Pixel], colour: RGBColor) -> anyhow::Result<()> {
+        self.draw(&Polygon::new(corners.to_vec(), colour.mix(0.16)))
+    }
+
     /// A filled rectangle.
     pub(super) fn fill(&self, from: Pixel, to: Pixel, colour: RGBColor) -> anyhow::Result<()> {
         self.draw(&Rectangle::new([from, to], colour.filled()))
@@ -117,10 +127,20 @@ impl<'a> Pen<'a> {
 
     /// The mark of a strategy; an open and larger one if the figure must not be used.
     pub(super) fn mark(&self, kind: Kind, at: Pixel, hollow: bool) -> anyhow::Result<()> {
+        self.mark_in(kind, colour(kind), at, hollow)
+    }
+
+    /// The same in another colour, for one of several series.
+    pub(super) fn mark_in(
+        &self,
+        shape: Kind,
+        colour: RGBColor,
+        at: Pixel,
+        hollow: bool,
+    ) -> anyhow::Result<()> {
         let (x, y) = at;
-        let colour = colour(kind);
         let r = if hollow { 7 } else { 5 };
-        let corners: &[Pixel] = match kind {
+        let corners: &[Pixel] = match shape {
             Kind::GroupCommit if hollow => {
                 return self.draw(&Circle::new(at, r, colour.stroke_width(2)));
             }
@@ -171,10 +191,10 @@ pub(super) fn text_width(text: &str, size: u32) -> i32 {
 /// Okabe and Ito's colours that keep a contrast of 3:1 on white; never the only sign.
 pub(super) fn colour(kind: Kind) -> RGBColor {
     match kind {
-        Kind::CommitRealtime => RGBColor(0x00, 0x9E, 0x73),
-        Kind::FlushRealtime => RGBColor(0xD5, 0x5E, 0x00),
-        Kind::GroupCommit => RGBColor(0x00, 0x72, 0xB2),
-        Kind::None => RGBColor(0x76, 0x76, 0x76),
+        Kind::CommitRealtime => GREEN,
+        Kind::FlushRealtime => VERMILLION,
+        Kind::GroupCommit => BLUE,
+        Kind::None => MIDDLE_GREY,
         Kind::Raw => BLACK,
     }
 }
@@ -188,6 +208,29 @@ pub(super) fn dash(kind: Kind) -> Dash {
     }
 }
 
+/// How one of several series of a kind is drawn: shape and dash repeat the colour.
+#[derive(Clone, Copy)]
+pub(super) struct Series {
+    /// The kind whose shape it has.
+    pub(super) shape: Kind,
+    pub(super) colour: RGBColor,
+    pub(super) dash: Dash,
+}
+
+/// The looks of series, as many as can be told apart.
+pub(super) const SERIES: [Series; 5] = [
+    Series { shape: Kind::GroupCommit, colour: BLUE, dash: Dash::Solid },
+    Series { shape: Kind::FlushRealtime, colour: VERMILLION, dash: Dash::Dashed },
+    Series { shape: Kind::CommitRealtime, colour: GREEN, dash: Dash::Dotted },
+    Series { shape: Kind::Raw, colour: PURPLE, dash: Dash::Solid },
+    Series { shape: Kind::None, colour: MIDDLE_GREY, dash: Dash::Dashed },
+];
+
+const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xB2);
+const VERMILLION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
+const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
+const PURPLE: RGBColor = RGBColor(0xCC, 0x79, 0xA7);
+const MIDDLE_GREY: RGBColor = RGBColor(0x76, 0x76, 0x76);
 pub(super) const BLACK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub(super) const GREY: RGBColor = RGBColor(0x59, 0x59, 0x59);
 pub(super) const PALE: RGBColor = RGBColor(0xE2, 0xE2, 0xE2);
