@@ -12,6 +12,7 @@ mod log;
 mod origin;
 mod powercut;
 mod progress;
+mod report;
 mod restore;
 mod signals;
 mod tidy;
@@ -42,6 +43,7 @@ enum Task {
     Powercut(powercut::Arguments),
     #[command(hide = true)]
     PowerDisk(powercut::DiskArguments),
+    Report(report::Arguments),
     Restore(restore::Arguments),
     Tidy(tidy::Arguments),
 }
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Some(Task::Plan(arguments)) => bench::plan(&arguments),
         Some(Task::Powercut(arguments)) => powercut::run(&arguments),
         Some(Task::PowerDisk(arguments)) => powercut::serve(&arguments),
+        Some(Task::Report(arguments)) => report::run(&arguments),
         Some(Task::Restore(arguments)) => restore::run(&arguments),
         Some(Task::Tidy(arguments)) => tidy::run(&arguments),
         None => say::out(&format!("{}\n", Arguments::command().render_help())).map(|()| exit::OK),

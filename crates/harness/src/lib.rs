@@ -26,6 +26,7 @@ pub mod random;
 pub mod raw;
 pub mod recorded;
 pub mod recorder;
+pub mod rendering;
 pub mod report;
 pub mod results;
 #[cfg(test)]
