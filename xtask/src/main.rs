@@ -6,6 +6,7 @@ mod say;
 
 mod bench;
 mod ci;
+mod compare;
 mod disk;
 mod limits;
 mod log;
@@ -36,6 +37,7 @@ struct Arguments {
 enum Task {
     Bench(bench::Arguments),
     Ci(ci::Arguments),
+    Compare(compare::Arguments),
     Disk(disk::Arguments),
     Limits(limits::Arguments),
     Log(log::Arguments),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let result = match arguments.task {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
+        Some(Task::Compare(arguments)) => compare::run(&arguments),
         Some(Task::Disk(arguments)) => disk::run(&arguments),
         Some(Task::Limits(arguments)) => limits::run(&arguments),
         Some(Task::Log(arguments)) => log::run(&arguments),
@@ -104,6 +107,8 @@ mod exit {
     /// The environment that was asked for cannot be had: kernel settings, a disk; or settings could
     /// not be put back.
     pub(crate) const ENVIRONMENT: u8 = 3;
+    /// A row of a comparison got slower than allowed.
+    pub(crate) const REGRESSION: u8 = 4;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;
 }

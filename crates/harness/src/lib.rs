@@ -9,6 +9,7 @@ pub mod card;
 pub mod cell;
 pub mod chart;
 pub mod clock;
+pub mod compare;
 pub mod comparison;
 pub mod disk;
 pub mod disks;
