@@ -5,6 +5,7 @@
 mod say;
 
 mod bench;
+mod capacity;
 mod ci;
 mod compare;
 mod disk;
@@ -36,6 +37,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Task {
     Bench(bench::Arguments),
+    Capacity(capacity::Arguments),
     Ci(ci::Arguments),
     Compare(compare::Arguments),
     Disk(disk::Arguments),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.task {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
+        Some(Task::Capacity(arguments)) => capacity::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
         Some(Task::Compare(arguments)) => compare::run(&arguments),
         Some(Task::Disk(arguments)) => disk::run(&arguments),
@@ -107,7 +110,7 @@ mod exit {
     /// The environment that was asked for cannot be had: kernel settings, a disk; or settings could
     /// not be put back.
     pub(crate) const ENVIRONMENT: u8 = 3;
-    /// A row of a comparison got slower than allowed.
+    /// A row of a comparison got slower than allowed; no strategy keeps what is asked.
     pub(crate) const REGRESSION: u8 = 4;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;
