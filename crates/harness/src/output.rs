@@ -69,19 +69,28 @@ impl RunDirectory {
         Ok(Self { path })
     }
 
-    /// A directory in which statistics, charts and a report are made again; it is made if it is
-    /// missing.
+    /// A directory in which statistics or a report are made again; it is made if it is missing.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or its `plots` leads elsewhere.
+    /// If it cannot be made.
     pub(crate) fn to_render(path: &Path) -> Result<Self> {
-        let plots = path.join("plots");
+        let advice = || format!("cannot write in {}; choose a place with --out", path.display());
+        fs::create_dir_all(path).with_context(advice)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Makes the directory of charts if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, or leads elsewhere.
+    pub(crate) fn make_plots(&self) -> Result<()> {
+        let plots = self.path.join("plots");
         let is_link = plots.symlink_metadata().is_ok_and(|found| found.is_symlink());
         anyhow::ensure!(!is_link, "{} is a link; choose another place with --out", plots.display());
-        let advice = || format!("cannot write in {}; choose a place with --out", path.display());
-        fs::create_dir_all(&plots).with_context(advice)?;
-        Ok(Self { path: path.to_owned() })
+        let advice = || format!("cannot write in {}; choose a place with --out", plots.display());
+        fs::create_dir_all(&plots).with_context(advice)
     }
 
     /// The directory.

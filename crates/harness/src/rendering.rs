@@ -23,6 +23,7 @@ use crate::{chart, comparison, report, summary};
 pub fn again(directory: &Path, out: Option<&Path>) -> Result<Recorded> {
     let recorded = Recorded::read(directory)?;
     let place = RunDirectory::to_render(out.unwrap_or(directory))?;
+    place.make_plots()?;
     render(&place, &recorded)?;
     Ok(recorded)
 }

@@ -154,13 +154,11 @@ fn shared(rows: &[Vec<Row>], names: &[String]) -> String {
     };
     let left_out = match all - found.len() {
         0 => String::new(),
-        few => {
-            format!(" {} stand in one result alone and are not shown.", format::plural(few, "row"))
-        }
+        few => format!(" Not shown: {} that one result alone has.", format::plural(few, "row")),
     };
     format!(
-        "<p class=\"note\">Figures are over the valid blocks, with ranges beside them; “–” where no \
-         block is valid, or the result lacks the row.{left_out} A click on a column's name sorts.\
+        "<p class=\"note\">Figures are over the valid blocks, with ranges beside them; “–” where \
+         none is valid, or the result lacks the row.{left_out} A click on a column's name sorts.\
          </p>\n<div class=\"figures\">\n{}</div>\n",
         table.html()
     )
@@ -246,7 +244,7 @@ mod tests {
         assert!(
             table.contains(">1.0k [one block]</td>") && table.contains(">3.0k [one block]</td>")
         );
-        assert!(table.contains("2 rows stand in one result alone"), "{table}");
+        assert!(table.contains("Not shown: 2 rows that one result alone has."), "{table}");
         let invalid = [cell(Kind::GroupCommit, 8, 0, |c| {
             c.status = Status::Invalid;
             c.validity.push(check("errors", Level::Invalid, "3", "rule"));
