@@ -5,13 +5,16 @@
 mod say;
 
 mod bench;
+mod capacity;
 mod ci;
+mod compare;
 mod disk;
 mod limits;
 mod log;
 mod origin;
 mod powercut;
 mod progress;
+mod report;
 mod restore;
 mod signals;
 mod tidy;
@@ -34,7 +37,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Task {
     Bench(bench::Arguments),
+    Capacity(capacity::Arguments),
     Ci(ci::Arguments),
+    Compare(compare::Arguments),
     Disk(disk::Arguments),
     Limits(limits::Arguments),
     Log(log::Arguments),
@@ -42,6 +47,7 @@ enum Task {
     Powercut(powercut::Arguments),
     #[command(hide = true)]
     PowerDisk(powercut::DiskArguments),
+    Report(report::Arguments),
     Restore(restore::Arguments),
     Tidy(tidy::Arguments),
 }
@@ -53,13 +59,16 @@ fn main() -> ExitCode {
     };
     let result = match arguments.task {
         Some(Task::Bench(arguments)) => bench::run(&arguments),
+        Some(Task::Capacity(arguments)) => capacity::run(&arguments),
         Some(Task::Ci(arguments)) => ci::run(&arguments),
+        Some(Task::Compare(arguments)) => compare::run(&arguments),
         Some(Task::Disk(arguments)) => disk::run(&arguments),
         Some(Task::Limits(arguments)) => limits::run(&arguments),
         Some(Task::Log(arguments)) => log::run(&arguments),
         Some(Task::Plan(arguments)) => bench::plan(&arguments),
         Some(Task::Powercut(arguments)) => powercut::run(&arguments),
         Some(Task::PowerDisk(arguments)) => powercut::serve(&arguments),
+        Some(Task::Report(arguments)) => report::run(&arguments),
         Some(Task::Restore(arguments)) => restore::run(&arguments),
         Some(Task::Tidy(arguments)) => tidy::run(&arguments),
         None => say::out(&format!("{}\n", Arguments::command().render_help())).map(|()| exit::OK),
@@ -101,6 +110,8 @@ mod exit {
     /// The environment that was asked for cannot be had: kernel settings, a disk; or settings could
     /// not be put back.
     pub(crate) const ENVIRONMENT: u8 = 3;
+    /// A row of a comparison got slower than allowed; no strategy keeps what is asked.
+    pub(crate) const REGRESSION: u8 = 4;
     /// A signal ended the run; what was measured is kept.
     pub(crate) const INTERRUPTED: u8 = 130;
 }

@@ -10,7 +10,9 @@ use crate::format;
 use crate::profile::Gates;
 use crate::results::{Cell, Kind, NotHardware, Status};
 use crate::run::CANARY;
-use crate::statistics::{Better, FIRM_BLOCKS, Found, Judged, Limits, Paired, judge, noise_floor};
+use crate::statistics::{
+    Better, Difference, FIRM_BLOCKS, Found, Judged, Limits, judge, noise_floor,
+};
 
 /// The schema of [`Comparison`].
 pub const SCHEMA: &str = "flushmark.comparison/1.0";
@@ -122,12 +124,12 @@ pub fn comparisons(cells: &[Cell], gates: Gates) -> Vec<Comparison> {
     for varied in [Varied::Strategy, Varied::Sysctl, Varied::Disk] {
         for measure in [Measure::AckedPerS, Measure::AckNsP99] {
             let floors = noise_floors(cells, measure);
-            let limited = |(pair, paired): (Pair, Paired)| {
+            let limited = |(pair, paired): (Pair, Difference)| {
                 let noise_floor_pct = pair.noise_floor(&floors);
                 let min_effect_pct = f64::from(gates.min_effect_pct);
                 (pair, (paired, Limits { min_effect_pct, noise_floor_pct }))
             };
-            let (pairs, family): (Vec<Pair>, Vec<(Paired, Limits)>) =
+            let (pairs, family): (Vec<Pair>, Vec<(Difference, Limits)>) =
                 pairs(cells, varied, measure).into_iter().map(limited).unzip();
             let judged = judge(&family, measure.better());
             let size = u32::try_from(judged.len()).unwrap_or(u32::MAX);
@@ -229,7 +231,7 @@ fn comparison(
         Found::NoDifference { detectable_pct } => (Word::NoDifference, Some(detectable_pct)),
         Found::Slower => (Word::Slower, None),
     };
-    let Paired { blocks, ratio, interval, p } = judged.paired;
+    let Difference { blocks, ratio, interval, p, .. } = judged.difference;
     Comparison {
         schema: SCHEMA.to_owned(),
         varied,
@@ -263,7 +265,7 @@ struct Set {
 /// What a set of cells has in common with those it is compared with, and each by its name.
 type Sets<'a> = BTreeMap<(BTreeMap<String, String>, u32), BTreeMap<&'a str, Set>>;
 
-fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Paired)> {
+fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Difference)> {
     let mut sets: Sets<'_> = BTreeMap::new();
     for cell in cells.iter().filter(|cell| takes_part(cell)) {
         let Some(value) = measure.of(cell) else { continue };
@@ -279,7 +281,8 @@ fn pairs(cells: &[Cell], varied: Varied, measure: Measure) -> Vec<(Pair, Paired)
                 let of_block = |(block, a): (&u32, &f64)| Some((*a, *of_b.blocks.get(block)?));
                 let shared = of_a.blocks.iter().filter_map(of_block);
                 let shared: Vec<(f64, f64)> = shared.collect();
-                let Some(paired) = Paired::of(&shared).filter(|_| shared.len() >= FIRM_BLOCKS)
+                let Some(paired) =
+                    Difference::paired(&shared).filter(|_| shared.len() >= FIRM_BLOCKS)
                 else {
                     continue;
                 };
@@ -333,7 +336,7 @@ impl Varied {
 }
 
 impl Measure {
-    fn better(self) -> Better {
+    pub(crate) fn better(self) -> Better {
         match self {
             Self::AckedPerS => Better::Higher,
             Self::AckNsP99 => Better::Lower,
@@ -341,7 +344,7 @@ impl Measure {
     }
 
     /// Its value; `None` where there is none, or it means nothing.
-    fn of(self, cell: &Cell) -> Option<f64> {
+    pub(crate) fn of(self, cell: &Cell) -> Option<f64> {
         let value = match self {
             Self::AckedPerS => cell.acked_per_s,
             Self::AckNsP99 if cell.status == Status::Overload => return None,
@@ -368,7 +371,7 @@ fn is_searched(cell: &Cell) -> bool {
 /// By how much canaries differ from themselves in this measure, by their disk.
 ///
 /// A run has them on one disk: they say nothing of the others.
-fn noise_floors(cells: &[Cell], measure: Measure) -> BTreeMap<&str, f64> {
+pub(crate) fn noise_floors(cells: &[Cell], measure: Measure) -> BTreeMap<&str, f64> {
     let mut blocks: BTreeMap<(&str, u32), Vec<&Cell>> = BTreeMap::new();
     let usable = |cell: &&Cell| cell.strategy == CANARY && cell.status != Status::Invalid;
     for cell in cells.iter().filter(usable) {

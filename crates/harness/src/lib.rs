@@ -5,10 +5,12 @@
 //! [`chart`] and [`report`]. Nothing here prints.
 #![forbid(unsafe_code)]
 
+pub mod capacity;
 pub mod card;
 pub mod cell;
 pub mod chart;
 pub mod clock;
+pub mod compare;
 pub mod comparison;
 pub mod disk;
 pub mod disks;
@@ -26,6 +28,7 @@ pub mod random;
 pub mod raw;
 pub mod recorded;
 pub mod recorder;
+pub mod rendering;
 pub mod report;
 pub mod results;
 #[cfg(test)]

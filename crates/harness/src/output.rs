@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::cell::Measured;
 use crate::recorded::{Recorded, file_stem};
 use crate::results::{Cell, Environment, Manifest};
-use crate::{chart, comparison, report, series, summary};
+use crate::{format, rendering, series};
 
 /// The directory of a run, whatever it measures.
 #[derive(Debug)]
@@ -69,6 +69,30 @@ impl RunDirectory {
         Ok(Self { path })
     }
 
+    /// A directory in which statistics or a report are made again; it is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub(crate) fn to_render(path: &Path) -> Result<Self> {
+        let advice = || format!("cannot write in {}; choose a place with --out", path.display());
+        fs::create_dir_all(path).with_context(advice)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Makes the directory of charts if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, or leads elsewhere.
+    pub(crate) fn make_plots(&self) -> Result<()> {
+        let plots = self.path.join("plots");
+        let is_link = plots.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        anyhow::ensure!(!is_link, "{} is a link; choose another place with --out", plots.display());
+        let advice = || format!("cannot write in {}; choose a place with --out", plots.display());
+        fs::create_dir_all(&plots).with_context(advice)
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -97,7 +121,10 @@ impl RunDirectory {
     pub fn write_text(&self, name: &str, text: &str) -> Result<()> {
         let path = self.path.join(name);
         let beside = path.with_extension("new");
-        fs::write(&beside, text)
+        // What a crash left there, or a link that leads elsewhere.
+        let _ = fs::remove_file(&beside);
+        File::create_new(&beside)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| fs::rename(&beside, &path))
             .with_context(|| format!("write {}", path.display()))
     }
@@ -269,24 +296,8 @@ impl Output {
     /// If they cannot be written.
     pub fn finish(&self, manifest: &Manifest, env: &Environment, cells: &[Cell]) -> Result<()> {
         self.write_json("manifest.json", manifest)?;
-        for model in chart::LossModel::ALL {
-            let name = format!("plots/{}.svg", model.file_stem());
-            self.write_text(&name, &chart::pareto(manifest, env, cells, model)?)?;
-        }
-        let rows = summary::rows(cells);
-        self.write_json("summary.json", &summary::record(&manifest.run, &rows, manifest.slo()))?;
-        let mut lines = String::new();
-        for comparison in comparison::comparisons(cells, manifest.gates()) {
-            lines += &serde_json::to_string(&comparison)?;
-            lines.push('\n');
-        }
-        self.write_text("comparisons.jsonl", &lines)?;
         let recorded = Recorded::new(manifest, env, cells, Some(self.path()));
-        let charts = chart::all(&recorded)?;
-        for chart in &charts {
-            self.write_text(&format!("plots/{}.svg", chart.name), &chart.svg)?;
-        }
-        self.write_text("report.html", &report::html(&recorded, &charts)?)?;
+        rendering::render(&self.directory, &recorded)?;
         if !cells.is_empty() {
             self.directory.point_here("latest");
         }
@@ -301,7 +312,7 @@ impl Output {
 /// If the file cannot be read, or is no manifest of this major schema version.
 pub fn read_manifest(path: &Path) -> Result<Manifest> {
     let file = path.join("manifest.json");
-    let text = fs::read(&file).with_context(|| {
+    let text = read_file(&file).with_context(|| {
         let path = path.display();
         format!("{path} is no result directory of a sweep: its manifest.json cannot be read")
     })?;
@@ -315,7 +326,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
 /// If the file cannot be read, or is no environment of this major schema version.
 pub fn read_environment(path: &Path) -> Result<Environment> {
     let file = path.join("env.json");
-    let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    let text = read_file(&file)?;
     parse(&text, "flushmark.env/1.", || file.display().to_string())
 }
 
@@ -326,7 +337,7 @@ pub fn read_environment(path: &Path) -> Result<Environment> {
 /// If the file cannot be read, or a line is not a cell of this major schema version.
 pub fn read_cells(path: &Path) -> Result<Vec<Cell>> {
     let file = path.join("cells.jsonl");
-    let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    let text = read_file(&file)?;
     let lines = text.split_inclusive(|byte| *byte == b'\n').enumerate();
     let whole = lines.filter(|(_, line)| line.ends_with(b"\n"));
     let cell = |(number, line): (usize, &[u8])| {
@@ -335,15 +346,25 @@ pub fn read_cells(path: &Path) -> Result<Vec<Cell>> {
     whole.map(cell).collect()
 }
 
+/// Reads a file, and nothing else that bears its name: a pipe would never end.
+fn read_file(file: &Path) -> Result<Vec<u8>> {
+    let found = file.symlink_metadata().with_context(|| format!("read {}", file.display()))?;
+    anyhow::ensure!(found.is_file(), "{} is no file", file.display());
+    fs::read(file).with_context(|| format!("read {}", file.display()))
+}
+
 /// Reads a record of this major schema version; of another one, nothing but that is looked at.
 fn parse<T: DeserializeOwned>(text: &[u8], major: &str, place: impl Fn() -> String) -> Result<T> {
-    let Versioned { schema } = serde_json::from_slice(text).with_context(&place)?;
+    // What the parser says may quote the text, whoever wrote it.
+    let said = |error: serde_json::Error| anyhow::anyhow!(format::clipped(&error.to_string(), 200));
+    let Versioned { schema } = serde_json::from_slice(text).map_err(said).with_context(&place)?;
     anyhow::ensure!(
         schema.starts_with(major),
-        "{}: schema {schema} is not one that this version reads ({major}x)",
-        place()
+        "{}: schema {} is not one that this version reads ({major}x)",
+        place(),
+        format::clipped(&schema, 60)
     );
-    serde_json::from_slice(text).with_context(place)
+    serde_json::from_slice(text).map_err(said).with_context(place)
 }
 
 /// What every record begins with.

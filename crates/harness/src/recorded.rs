@@ -80,6 +80,9 @@ impl Recorded {
     fn text(&self, file: &str) -> Result<Option<String>> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let path = directory.join(file);
+        // A pipe would never end, and a link leads out of the directory.
+        let is_other = path.symlink_metadata().is_ok_and(|found| !found.is_file());
+        anyhow::ensure!(!is_other, "{} is no file", path.display());
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -140,6 +143,22 @@ mod tests {
         let recorded = Recorded::new(&manifest(), &environment(), std::slice::from_ref(&one), None);
         assert!(recorded.histogram(&one, "flush").unwrap().is_none());
         assert!(recorded.series(&one).unwrap().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_read_through_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let one = cell(Kind::GroupCommit, 8, 0, |_| {});
+        let recorded = Recorded::new(&manifest(), &environment(), &[], Some(place.path()));
+        fs::create_dir(place.path().join("series")).unwrap();
+        fs::write(place.path().join("elsewhere"), "a\n1\n").unwrap();
+        let file = place.path().join(format!("series/{}.csv", file_stem(&one)));
+        std::os::unix::fs::symlink(place.path().join("elsewhere"), &file).unwrap();
+        let error = recorded.series(&one).unwrap_err().to_string();
+        assert!(error.ends_with(".csv is no file"), "{error}");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "a\n1\n").unwrap();
+        assert_eq!(recorded.series(&one).unwrap()["a"], [Some(1.0)]);
     }
 
     #[test]

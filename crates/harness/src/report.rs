@@ -5,6 +5,7 @@
 
 pub mod cuts;
 mod html;
+pub mod machines;
 mod tables;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,8 @@
 //! Results made by hand, for the tests of what is shown of them.
 
+use std::fs;
+use std::path::Path;
+
 use crate::clock::float;
 use crate::results::{
     AckPromise, Arrival, CELL_SCHEMA, Cell, Check, Counts, Dirty, DiskInfo, ENV_SCHEMA, EndedBy,
@@ -407,3 +410,66 @@ fn quantiles(count: u64, p50: u64) -> Quantiles {
 fn whole(value: f64) -> u64 {
     value as u64
 }
+
+/// Writes a result directory with these cells, and the example's manifest and environment as
+/// `edit` leaves them.
+pub(crate) fn recorded_at(
+    directory: &Path,
+    cells: &[Cell],
+    edit: impl FnOnce(&mut Manifest, &mut Environment),
+) {
+    let (mut manifest, mut environment) = (manifest(), environment());
+    edit(&mut manifest, &mut environment);
+    let lines = cells.iter().map(|cell| serde_json::to_string(cell).unwrap() + "\n");
+    let [manifest, environment] =
+        [serde_json::to_string(&manifest), serde_json::to_string(&environment)].map(Result::unwrap);
+    fs::create_dir_all(directory).unwrap();
+    fs::write(directory.join("cells.jsonl"), lines.collect::<String>()).unwrap();
+    fs::write(directory.join("manifest.json"), manifest).unwrap();
+    fs::write(directory.join("env.json"), environment).unwrap();
+}
+
+/// Writes the example as the first version recorded it: without what came later.
+pub(crate) fn recorded_before(directory: &Path) {
+    recorded_at(directory, &example(), |_, _| {});
+    for (file, later) in LATER {
+        let path = directory.join(file);
+        let text = fs::read_to_string(&path).unwrap().replace("/1.1\"", "/1.0\"");
+        let older = |line: &str| {
+            let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+            for name in *later {
+                let (part, name) = name.split_once('.').unwrap_or(("", name));
+                let holder = if part.is_empty() { &mut record } else { &mut record[part] };
+                holder.as_object_mut().unwrap().remove(name).unwrap();
+            }
+            record.to_string() + "\n"
+        };
+        fs::write(&path, text.lines().map(older).collect::<String>()).unwrap();
+    }
+}
+
+/// What each file got in 1.1.
+const LATER: &[(&str, &[&str])] = &[
+    (
+        "cells.jsonl",
+        &[
+            "window",
+            "reader",
+            "simulated",
+            "append_ns",
+            "open_loop",
+            "put_message_distribute_time",
+            "throttled_pct",
+            "stalls",
+            "machine",
+            "io.busy_pct",
+            "dirty.reached_free_run",
+            "dirty.reached_limit",
+        ],
+    ),
+    ("env.json", &["disks", "machine", "disk.simulated", "disk.details"]),
+    (
+        "manifest.json",
+        &["directory", "budget_s", "trimmed", "left_out", "sysctls", "noise", "gates", "slo"],
+    ),
+];

@@ -1,12 +1,12 @@
-//! What repetitions say beyond themselves: intervals, paired comparisons, steady state.
+//! What repetitions say beyond themselves: intervals, comparisons, steady state.
 //!
 //! One value is one repetition of a cell, never one message. Rates and times are compared by ratio,
 //! so means and t intervals are taken of logarithms and given back as what they are of.
 
-mod paired;
+mod difference;
 mod steady;
 
-pub use self::paired::{Better, Found, Judged, Limits, Paired, holm, judge, noise_floor};
+pub use self::difference::{Better, Difference, Found, Judged, Limits, holm, judge, noise_floor};
 pub use self::steady::{Steadiness, WINDOWS};
 use crate::clock::float;
 

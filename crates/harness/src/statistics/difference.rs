@@ -1,12 +1,13 @@
-//! Whether B differs from A, block by block: what the machine did to both takes no part.
+//! Whether B differs from A: block by block, where what the machine did to both takes no part; or
+//! as two runs at different times, where it does.
 
-use super::{Interval, LEVEL, Moments, t_quantile, t_tails};
-use crate::clock::float;
+use super::{Interval, LEVEL, Moments, logarithms, t_quantile, t_tails};
+use crate::clock::{float, round};
 
-/// The values of two contenders, paired by block.
+/// By what the values of B differ from those of A.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paired {
-    /// Blocks that have both.
+pub struct Difference {
+    /// Blocks that have both; of two runs the fewer that either has.
     pub blocks: u64,
     /// The geometric mean of B by A.
     pub ratio: f64,
@@ -14,41 +15,66 @@ pub struct Paired {
     pub interval: Interval,
     /// How often blocks differ that much if A and B are the same.
     pub p: f64,
+    /// Degrees of freedom of the interval.
+    freedom: u64,
 }
 
-impl Paired {
+impl Difference {
     /// Of `(a, b)` of each block; `None` with fewer than two, or if a value is not above zero.
-    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+    pub fn paired(pairs: &[(f64, f64)]) -> Option<Self> {
         let usable = |(a, b): &(f64, f64)| *a > 0.0 && *b > 0.0 && (b / a).is_finite();
         if !pairs.iter().all(usable) {
             return None;
         }
         let logs: Vec<f64> = pairs.iter().map(|(a, b)| (b / a).ln()).collect();
-        let moments = Moments::of(&logs)?;
-        let half = moments.half_width()?;
-        let p = match moments.error() {
-            error if error > 0.0 => t_tails(moments.mean / error, moments.count - 1),
-            _ if moments.mean.abs() > 0.0 => 0.0,
+        let Moments { count, mean, deviation } = Moments::of(&logs)?;
+        let error = deviation / float(count).sqrt();
+        (count > 1).then(|| Self::told(count, mean, error, count - 1))
+    }
+
+    /// Of the values of two runs, whose blocks are no pairs; `None` with fewer than two of either,
+    /// or if a value is not above zero.
+    ///
+    /// By Welch's t of the logarithms, which lets either vary more than the other; its degrees of
+    /// freedom (Satterthwaite) are rounded down, which makes the interval wider.
+    pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Self> {
+        let [a, b] = [Moments::of(&logarithms(a)?)?, Moments::of(&logarithms(b)?)?];
+        let fewer = a.count.min(b.count);
+        if fewer < 2 {
+            return None;
+        }
+        let [of_a, of_b] = [a.error().powi(2), b.error().powi(2)];
+        let (sum, few) = (of_a + of_b, float(a.count + b.count - 2));
+        let shares = of_a.powi(2) / float(a.count - 1) + of_b.powi(2) / float(b.count - 1);
+        let freedom = if shares > 0.0 { sum.powi(2) / shares } else { few };
+        Some(Self::told(fewer, b.mean - a.mean, sum.sqrt(), whole(freedom)))
+    }
+
+    /// Of the mean difference of logarithms and its standard error.
+    fn told(blocks: u64, mean: f64, error: f64, freedom: u64) -> Self {
+        let half = t_quantile(1.0 - LEVEL, freedom) * error;
+        let p = match error {
+            error if error > 0.0 => t_tails(mean / error, freedom),
+            _ if mean.abs() > 0.0 => 0.0,
             _ => 1.0,
         };
-        Some(Self {
-            blocks: moments.count,
-            ratio: moments.mean.exp(),
-            interval: Interval {
-                low: (moments.mean - half).exp(),
-                high: (moments.mean + half).exp(),
-            },
-            p,
-        })
+        let interval = Interval { low: (mean - half).exp(), high: (mean + half).exp() };
+        Self { blocks, ratio: mean.exp(), interval, p, freedom }
     }
 
     /// The t interval that misses the true ratio no more often than this.
     fn interval_at(&self, chance: f64) -> Interval {
-        let freedom = self.blocks - 1;
+        let freedom = self.freedom;
         let plain = (self.interval.high / self.interval.low).ln() / 2.0;
         let half = plain * t_quantile(chance, freedom) / t_quantile(1.0 - LEVEL, freedom);
         Interval { low: self.ratio * (-half).exp(), high: self.ratio * half.exp() }
     }
+}
+
+/// Degrees of freedom, rounded down; at least one.
+fn whole(freedom: f64) -> u64 {
+    // Rounding errors of what is whole already do not count.
+    round((freedom + 1e-9).floor()).max(1)
 }
 
 impl Interval {
@@ -115,7 +141,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// The comparison.
-    pub paired: Paired,
+    pub difference: Difference,
     /// Its chance, as [`holm`] corrects it for the others.
     pub p_holm: f64,
     /// What it found.
@@ -126,31 +152,31 @@ pub struct Judged {
 ///
 /// B is said to differ only if its interval excludes no difference, also after Holm's correction
 /// for the family, and if it differs by more than the limits.
-pub fn judge(family: &[(Paired, Limits)], better: Better) -> Vec<Judged> {
-    let chances: Vec<f64> = family.iter().map(|(paired, _)| paired.p).collect();
+pub fn judge(family: &[(Difference, Limits)], better: Better) -> Vec<Judged> {
+    let chances: Vec<f64> = family.iter().map(|(difference, _)| difference.p).collect();
     let corrected = holm(&chances).into_iter().zip(holm_levels(&chances));
     let judged = family.iter().zip(corrected);
     judged
-        .map(|((paired, limits), (p_holm, chance))| Judged {
-            paired: *paired,
+        .map(|((difference, limits), (p_holm, chance))| Judged {
+            difference: *difference,
             p_holm,
-            found: found(paired, (p_holm, chance), better, *limits),
+            found: found(difference, (p_holm, chance), better, *limits),
         })
         .collect()
 }
 
 /// `corrected` is its chance as Holm corrects it, and how often its interval may be wrong.
-fn found(paired: &Paired, corrected: (f64, f64), better: Better, limits: Limits) -> Found {
+fn found(difference: &Difference, corrected: (f64, f64), better: Better, limits: Limits) -> Found {
     let (p_holm, chance) = corrected;
     let is_sure = p_holm < 1.0 - LEVEL;
-    let counts = paired.ratio.max(1.0 / paired.ratio) > limits.gate();
-    let differs = paired.interval.excludes_none();
+    let counts = difference.ratio.max(1.0 / difference.ratio) > limits.gate();
+    let differs = difference.interval.excludes_none();
     if differs && is_sure && counts {
-        let is_higher = paired.ratio > 1.0;
+        let is_higher = difference.ratio > 1.0;
         let is_faster = is_higher == (better == Better::Higher);
         return if is_faster { Found::Faster } else { Found::Slower };
     }
-    let interval = paired.interval_at(chance);
+    let interval = difference.interval_at(chance);
     if differs && !is_sure || interval.half_width() > WIDEST {
         return Found::Inconclusive;
     }
@@ -228,8 +254,8 @@ mod tests {
         differences.iter().map(pair).collect()
     }
 
-    fn paired(differences: &[f64]) -> Paired {
-        Paired::of(&pairs(differences)).unwrap()
+    fn paired(differences: &[f64]) -> Difference {
+        Difference::paired(&pairs(differences)).unwrap()
     }
 
     #[track_caller]
@@ -258,13 +284,37 @@ mod tests {
 
     #[test]
     fn what_cannot_be_paired_is_not_compared() {
-        assert_eq!(Paired::of(&[]), None);
-        assert_eq!(Paired::of(&[(1.0, 2.0)]), None);
-        assert_eq!(Paired::of(&[(1.0, 2.0), (0.0, 2.0)]), None);
-        let same = Paired::of(&[(3.0, 3.0), (5.0, 5.0)]).unwrap();
+        assert_eq!(Difference::paired(&[]), None);
+        assert_eq!(Difference::paired(&[(1.0, 2.0)]), None);
+        assert_eq!(Difference::paired(&[(1.0, 2.0), (0.0, 2.0)]), None);
+        let same = Difference::paired(&[(3.0, 3.0), (5.0, 5.0)]).unwrap();
         assert_eq!((same.ratio, same.p), (1.0, 1.0));
-        let twice = Paired::of(&[(3.0, 6.0), (5.0, 10.0)]).unwrap();
+        let twice = Difference::paired(&[(3.0, 6.0), (5.0, 10.0)]).unwrap();
         near(twice.p, 0.0, 1e-12);
+    }
+
+    #[test]
+    fn runs_that_are_no_pairs_are_compared_as_welch_does() {
+        // Logarithms of A 0, 0.1, 0.2 and of B 0.5, 0.9, 0.7, 0.7: means 0.1 and 0.7, variances
+        // 0.01 and 0.08/3, errors squared 0.01/3 and 0.02/3, sum 0.01; freedom by hand
+        // 0.0001 / (0.0033333²/2 + 0.0066667²/3) = 4.909, t of four degrees 2.7764.
+        let [a, b] = [&[0.0, 0.1, 0.2][..], &[0.5, 0.9, 0.7, 0.7]];
+        let [a, b] = [a, b].map(|logs| logs.iter().map(|log: &f64| log.exp()).collect::<Vec<_>>());
+        let found = Difference::unpaired(&a, &b).unwrap();
+        assert_eq!((found.blocks, found.freedom), (3, 4));
+        near(found.ratio.ln(), 0.6, 1e-12);
+        near(found.interval.low.ln(), 0.6 - 2.776_45 * 0.1, 0.000_01);
+        near(found.interval.high.ln(), 0.6 + 2.776_45 * 0.1, 0.000_01);
+        near(found.p, t_tails(6.0, 4), 1e-9);
+        // The order within a run does not matter; the other way round it is the reverse.
+        let back = Difference::unpaired(&b, &a).unwrap();
+        near(back.ratio * found.ratio, 1.0, 1e-12);
+        near(back.interval.high * found.interval.low, 1.0, 1e-9);
+        for (a, b) in [(&a[..1], &b[..]), (&a[..], &[][..]), (&[0.0, 1.0][..], &b[..])] {
+            assert_eq!(Difference::unpaired(a, b), None);
+        }
+        let same = Difference::unpaired(&[5.0; 6], &[5.0; 6]).unwrap();
+        assert_eq!((same.p, same.freedom), (1.0, 10));
     }
 
     #[test]
@@ -323,7 +373,7 @@ mod tests {
     #[test]
     fn what_can_be_told_is_less_in_a_large_family() {
         let even = (paired(&[-0.06, 0.06, -0.06, 0.06, -0.06, 0.06]), LIMITS);
-        let detectable = |family: &[(Paired, Limits)]| {
+        let detectable = |family: &[(Difference, Limits)]| {
             let Found::NoDifference { detectable_pct } = judge(family, Better::Higher)[0].found
             else {
                 panic!("blocks vary by 6 % around nothing");

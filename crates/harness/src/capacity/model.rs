@@ -1,0 +1,369 @@
+//! The model of a timed strategy on a disk: what a sync takes, and so what a crash takes.
+//!
+//! A sync takes a fixed time and some for each byte. In a flush interval and the sync that ends it
+//! there come as many bytes as the rate says. What is at risk is at most as old as an interval and
+//! two syncs, and what was staged before: a message that comes just behind a sync's end mark waits
+//! out that sync, the interval and its own sync.
+
+use serde::Serialize;
+
+use super::{Ask, Seen};
+use crate::chart::LossModel;
+use crate::clock::float;
+use crate::format;
+
+/// A fit to the rows of one strategy under kernel settings on a disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Model {
+    /// The disk's name.
+    pub disk: String,
+    /// The kernel settings' name.
+    pub sysctl: String,
+    /// The strategy's name.
+    pub strategy: String,
+    /// The flush interval of the rows; `null` for strategies without one.
+    pub interval_ns: Option<f64>,
+    /// What every sync takes; `null` where nothing could be fitted.
+    pub fixed_ns: Option<f64>,
+    /// What each byte adds.
+    pub ns_per_byte: Option<f64>,
+    /// The sizes of syncs that were measured.
+    pub bytes_per_sync: Option<(f64, f64)>,
+    /// Each row as the others predict it.
+    pub held_out: Vec<HeldOut>,
+    /// Why it is not used; `null` if it is.
+    pub not_used: Option<String>,
+    #[serde(skip)]
+    pub(super) overhead_bytes: f64,
+    #[serde(skip)]
+    staged_ns: f64,
+    #[serde(skip)]
+    largest_record_bytes: f64,
+    #[serde(skip)]
+    most_bytes_per_s: f64,
+}
+
+/// A figure of a row that the fit to the other rows predicts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeldOut {
+    /// The row.
+    pub row: String,
+    /// What is predicted.
+    pub what: String,
+    /// By the others.
+    pub predicted_ns: f64,
+    /// As it was.
+    pub measured_ns: f64,
+    /// By how much the prediction is off, in percent.
+    pub error_pct: f64,
+}
+
+/// What the model says of a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// Log bytes that a sync makes durable.
+    pub bytes_per_sync: f64,
+    /// What it takes.
+    pub sync_ns: f64,
+    /// Age of the oldest message that a power cut takes, p99 of time.
+    pub power_ns: f64,
+    /// That `kill -9` takes.
+    pub process_ns: f64,
+    /// Whether messages and syncs as large, and as many bytes a second, were measured.
+    pub inside: bool,
+}
+
+impl Predicted {
+    /// The loss under this crash.
+    pub fn loss_ns(&self, model: LossModel) -> f64 {
+        match model {
+            LossModel::Power => self.power_ns,
+            LossModel::Process => self.process_ns,
+        }
+    }
+}
+
+/// A row as the model sees it.
+#[derive(Clone, Debug)]
+struct Point {
+    row: String,
+    rate_per_s: f64,
+    record_bytes: f64,
+    interval_ns: Option<f64>,
+    bytes_per_sync: f64,
+    sync_ns: f64,
+    power_ns: f64,
+    staged_ns: f64,
+}
+
+impl Point {
+    fn of(seen: &Seen<'_>) -> Self {
+        Self {
+            row: seen.row.label(),
+            rate_per_s: seen.mean(|cell| cell.acked_per_s),
+            record_bytes: seen.mean(|cell| float(cell.record_bytes)),
+            interval_ns: seen.interval_ns(),
+            bytes_per_sync: seen.mean(|cell| cell.bytes_per_flush.mean),
+            sync_ns: seen.mean(|cell| cell.flush_ns.mean),
+            power_ns: seen.mean(|cell| float(cell.exposure.power.age_ns.p99)),
+            staged_ns: seen.mean(|cell| float(cell.exposure.process.age_ns.p99)),
+        }
+    }
+}
+
+/// A fixed time and one for each byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Line {
+    fixed_ns: f64,
+    ns_per_byte: f64,
+}
+
+impl Line {
+    /// The line with the least squares of relative errors, neither part of which is below zero;
+    /// `None` with fewer than two sizes.
+    fn fitted(points: &[&Point]) -> Option<Self> {
+        let usable = || points.iter().filter(|of| of.sync_ns > 0.0 && of.bytes_per_sync > 0.0);
+        let sum = |of: &dyn Fn(&Point) -> f64| -> f64 { usable().map(|point| of(point)).sum() };
+        let ones = sum(&|p| p.sync_ns.powi(-2));
+        let x = sum(&|p| p.bytes_per_sync * p.sync_ns.powi(-2));
+        let xx = sum(&|p| p.bytes_per_sync.powi(2) * p.sync_ns.powi(-2));
+        let y = sum(&|p| p.sync_ns.recip());
+        let xy = sum(&|p| p.bytes_per_sync / p.sync_ns);
+        let determinant = ones * xx - x * x;
+        // Sizes that hardly differ say nothing of what a byte takes.
+        if usable().count() < 2 || determinant <= 1e-9 * ones * xx {
+            return None;
+        }
+        let ns_per_byte = (ones * xy - x * y) / determinant;
+        let fixed_ns = (y - ns_per_byte * x) / ones;
+        Some(if ns_per_byte < 0.0 {
+            Self { fixed_ns: y / ones, ns_per_byte: 0.0 }
+        } else if fixed_ns < 0.0 {
+            Self { fixed_ns: 0.0, ns_per_byte: xy / xx }
+        } else {
+            Self { fixed_ns, ns_per_byte }
+        })
+    }
+
+    /// Bytes of a sync and its time, at so many bytes a nanosecond; `None` if they come faster than
+    /// the disk takes them.
+    fn at(self, bytes_per_ns: f64, interval_ns: f64) -> Option<(f64, f64)> {
+        let busy = bytes_per_ns * self.ns_per_byte;
+        let bytes = bytes_per_ns * (interval_ns + self.fixed_ns) / (1.0 - busy);
+        (busy < 1.0).then_some((bytes, self.fixed_ns + bytes * self.ns_per_byte))
+    }
+}
+
+impl Model {
+    pub(super) fn of(seen: &[Seen<'_>]) -> Self {
+        let points: Vec<Point> = seen.iter().map(Point::of).collect();
+        let line = Line::fitted(&points.iter().collect::<Vec<_>>());
+        let held_out = held_out(&points);
+        let sizes = points.iter().map(|point| point.bytes_per_sync);
+        let row = seen[0].row;
+        let (low, high) = sizes
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), size| (low.min(size), high.max(size)));
+        let most = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
+        let overheads = seen.iter().map(Seen::overhead_bytes);
+        Self {
+            disk: row.disk.clone(),
+            sysctl: row.sysctl.clone(),
+            strategy: row.strategy.clone(),
+            interval_ns: points[0].interval_ns,
+            fixed_ns: line.map(|line| line.fixed_ns),
+            ns_per_byte: line.map(|line| line.ns_per_byte),
+            bytes_per_sync: line.map(|_| (low, high)),
+            not_used: not_used(&points, &held_out),
+            held_out,
+            overhead_bytes: overheads.fold(0.0, f64::max),
+            staged_ns: most(&|point| point.staged_ns),
+            largest_record_bytes: most(&|point| point.record_bytes),
+            most_bytes_per_s: most(&|point| point.rate_per_s * point.record_bytes),
+        }
+    }
+
+    /// Whether it predicts well enough to be believed.
+    pub fn is_used(&self) -> bool {
+        self.not_used.is_none()
+    }
+
+    /// The largest error of a prediction, in percent.
+    pub fn worst_pct(&self) -> Option<f64> {
+        self.held_out.iter().map(|one| one.error_pct).reduce(f64::max)
+    }
+
+    /// Bytes in the log of a message with such a body.
+    fn record_bytes(&self, message_bytes: u64) -> f64 {
+        float(message_bytes) + self.overhead_bytes
+    }
+
+    /// What happens at this load with this interval; `None` if the disk cannot take it, or nothing
+    /// was fitted.
+    pub fn predict(&self, rate: f64, message_bytes: u64, interval: f64) -> Option<Predicted> {
+        let line = Line { fixed_ns: self.fixed_ns?, ns_per_byte: self.ns_per_byte? };
+        let bytes_per_ns = rate / 1e9 * self.record_bytes(message_bytes);
+        let (bytes_per_sync, sync_ns) = line.at(bytes_per_ns, interval)?;
+        let (low, high) = self.bytes_per_sync?;
+        Some(Predicted {
+            bytes_per_sync,
+            sync_ns,
+            power_ns: self.staged_ns + interval + 2.0 * sync_ns,
+            process_ns: self.staged_ns,
+            inside: (low..=high).contains(&bytes_per_sync)
+                && self.record_bytes(message_bytes) <= self.largest_record_bytes
+                && bytes_per_ns * 1e9 <= self.most_bytes_per_s,
+        })
+    }
+
+    /// The longest interval in whole milliseconds, up to this one, that keeps the loss asked.
+    pub(super) fn interval_for(&self, ask: &Ask, longest_ns: f64) -> Option<f64> {
+        let keeps = |interval: &f64| {
+            self.predict(ask.rate_per_s, ask.message_bytes, *interval)
+                .is_some_and(|predicted| predicted.loss_ns(ask.model) <= ask.loss_ns)
+        };
+        let (mut low, mut high) = (1e6, longest_ns);
+        if keeps(&high) {
+            return Some(high);
+        }
+        if !keeps(&low) {
+            return None;
+        }
+        // What is lost grows with the interval.
+        while high - low > 0.5e6 {
+            let middle = f64::midpoint(low, high);
+            if keeps(&middle) { low = middle } else { high = middle }
+        }
+        Some((low / 1e6).floor() * 1e6)
+    }
+}
+
+/// Each row as the others predict it.
+fn held_out(points: &[Point]) -> Vec<HeldOut> {
+    let mut found = Vec::new();
+    for (nth, point) in points.iter().enumerate() {
+        let others: Vec<&Point> = points
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != nth)
+            .map(|(_, of)| of)
+            .collect();
+        let Some(line) = Line::fitted(&others) else { continue };
+        let interval = point.interval_ns.unwrap_or(0.0);
+        let per_ns = point.rate_per_s / 1e9 * point.record_bytes;
+        // Faster than it says the disk can: no number says how wrong that is.
+        let (_, sync_ns) = line.at(per_ns, interval).unwrap_or((0.0, f64::INFINITY));
+        found.push(held(point, "sync", sync_ns, point.sync_ns));
+        if point.interval_ns.is_some() {
+            let power_ns = point.staged_ns + interval + 2.0 * sync_ns;
+            found.push(held(point, "power-cut exposure", power_ns, point.power_ns));
+        }
+    }
+    found
+}
+
+fn held(point: &Point, what: &str, predicted_ns: f64, measured_ns: f64) -> HeldOut {
+    let error_pct = 100.0 * (predicted_ns / measured_ns - 1.0).abs();
+    let (row, what) = (point.row.clone(), what.to_owned());
+    HeldOut { row, what, predicted_ns, measured_ns, error_pct }
+}
+
+fn not_used(points: &[Point], held_out: &[HeldOut]) -> Option<String> {
+    if points.iter().any(|point| point.interval_ns.is_none()) {
+        return Some("it has no interval, and its ack p99 is not modelled".to_owned());
+    }
+    if points.len() < FEWEST_ROWS || held_out.is_empty() {
+        return Some(format!(
+            "{} of different load are too few to hold one out",
+            format::plural(points.len(), "row")
+        ));
+    }
+    let is_bad = |one: &&HeldOut| one.error_pct.is_nan() || one.error_pct > MOST_ERROR_PCT;
+    let worst =
+        held_out.iter().filter(is_bad).max_by(|a, b| a.error_pct.total_cmp(&b.error_pct))?;
+    let off = if worst.error_pct.is_finite() {
+        format!("is off by {:.0} %", worst.error_pct)
+    } else {
+        "is more than the others say the disk can do".to_owned()
+    };
+    Some(format!("{} of {} {off}", worst.what, worst.row))
+}
+
+/// A model that is off by more, in percent, is not used.
+pub const MOST_ERROR_PCT: f64 = 20.0;
+/// With fewer, a line through the others is no prediction.
+const FEWEST_ROWS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::tests::{ASK, recorded};
+    use crate::capacity::{Basis, Standing, capacity};
+    use crate::results::{Cell, Kind};
+    use crate::results_fixture::cell;
+
+    /// Timed rows on a disk with 2 ms a sync and 1 ns a byte, off by `wrong` in one of them.
+    fn rows(wrong: f64) -> Vec<Cell> {
+        let of = |(producers, rate): (u32, f64)| {
+            cell(Kind::FlushRealtime, producers, 0, |c| {
+                let factor = if producers == 8 { wrong } else { 1.0 };
+                let per_ns = rate / 1e9 * float(c.record_bytes);
+                let bytes = per_ns * 502e6 / (1.0 - per_ns);
+                let sync = factor * (2e6 + bytes);
+                c.acked_per_s = rate;
+                c.append_to_ack_ns.p99 = 1_000_000;
+                (c.bytes_per_flush.mean, c.flush_ns.mean) = (bytes, sync);
+                c.interval.configured_ns = Some(500_000_000);
+                c.exposure.power.age_ns.p99 = crate::clock::round(500e6 + 2.0 * sync);
+                c.exposure.process.age_ns.p99 = 0;
+            })
+        };
+        [(1, 1_000.0), (8, 20_000.0), (64, 200_000.0)].map(of).to_vec()
+    }
+
+    #[test]
+    fn the_line_of_a_disk_is_found_again_and_predicts_what_it_has_not_seen() {
+        let found = capacity(&recorded(&rows(1.0)), &ASK).unwrap();
+        let model = &found.models[0];
+        assert!((model.fixed_ns.unwrap() - 2e6).abs() < 1.0, "{model:?}");
+        assert!((model.ns_per_byte.unwrap() - 1.0).abs() < 1e-6, "{model:?}");
+        assert_eq!((model.held_out.len(), model.is_used()), (6, true));
+        assert!(model.worst_pct().unwrap() < 0.01, "{model:?}");
+        // 57.6 MB/s for I + sync: of 100 ms, I + 2 (2 + 0.0576 (I + 2) / 0.9424) ms: I = 85 ms.
+        let timed = &found.choices[0];
+        assert_eq!((timed.standing, timed.basis), (Standing::Keeps, Basis::Extrapolated));
+        assert_eq!(timed.interval_ns, Some(85e6), "{timed:?}");
+        assert!(timed.loss_ns.unwrap() <= 100e6 && timed.loss_ns.unwrap() > 98e6);
+        // Within what was measured nothing is extrapolated.
+        let second = Ask { loss_ns: 600e6, ..ASK };
+        let timed = &capacity(&recorded(&rows(1.0)), &second).unwrap().choices[0];
+        assert_eq!((timed.basis, timed.interval_ns), (Basis::Modelled, Some(500e6)));
+    }
+
+    #[test]
+    fn a_model_that_is_off_by_more_than_a_fifth_is_not_used() {
+        let cells = rows(1.5);
+        let found = capacity(&recorded(&cells), &ASK).unwrap();
+        let model = &found.models[0];
+        let reason = model.not_used.as_deref().unwrap();
+        assert!(reason.contains("is off by"), "{reason}");
+        assert!(model.worst_pct().unwrap() > MOST_ERROR_PCT);
+        assert_ne!(found.choices[0].standing, Standing::Keeps);
+        let few = capacity(&recorded(&cells[..2]), &ASK).unwrap();
+        let reason = few.models[0].not_used.as_deref().unwrap();
+        assert!(reason.contains("too few to hold one out"), "{reason}");
+    }
+
+    #[test]
+    fn no_interval_keeps_less_than_two_syncs() {
+        let none = Ask { loss_ns: 4e6, ..ASK };
+        let found = capacity(&recorded(&rows(1.0)), &none).unwrap();
+        assert_eq!(found.choices[0].standing, Standing::Breaks, "{:?}", found.choices[0]);
+        // Larger messages than any that were measured, in syncs of a size that was.
+        let larger = found.models[0].predict(500.0, 100 << 10, 500e6).unwrap();
+        assert!(!larger.inside && larger.bytes_per_sync < 60e6, "{larger:?}");
+        // 1 GB/s is all that the disk takes.
+        let model = &found.models[0];
+        assert_eq!(model.predict(1_000_000.0, 1024, 500e6), None);
+        assert!(model.predict(700_000.0, 1024, 500e6).is_some_and(|found| !found.inside));
+    }
+}

@@ -1,0 +1,237 @@
+//! An answer about capacity on a terminal.
+
+use super::{Ask, Basis, Capacity, Choice, Model, Standing};
+use crate::chart::LossModel;
+use crate::format;
+use crate::table::wrapped;
+
+/// The answer, no line of it wider than `width` columns; without colours and control characters,
+/// whatever the results contain.
+pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
+    let mut lines = wrapped(&asked(ask), "", width);
+    lines.extend(wrapped(&format!("run {}", found.run), "", width));
+    for disk in found.disks() {
+        lines.push(String::new());
+        lines.extend(of_disk(found, disk, ask, width));
+    }
+    lines.push(String::new());
+    lines.push("The model: a sync takes a fixed time and some for each byte; its bytes are".into());
+    lines.push("those of an interval; at risk is an interval and two syncs. Each row is".into());
+    lines.push("predicted from the others; off by more than 20 %, the model is not used.".into());
+    for model in &found.models {
+        lines.extend(wrapped(&fit(model), "- ", width));
+    }
+    let clipped = lines.iter().map(|line| format::clipped(line.trim_end(), width) + "\n");
+    clipped.collect()
+}
+
+fn asked(ask: &Ask) -> String {
+    let crash = match ask.model {
+        LossModel::Power => "a power cut",
+        LossModel::Process => "kill -9",
+    };
+    let loss = match ask.loss_ns {
+        none if none <= 0.0 => format!("nothing lost in {crash}"),
+        loss => format!("at most {} lost in {crash} (p99 of time)", format::duration(loss)),
+    };
+    let p99 = ask
+        .ack_p99_ns
+        .map_or_else(String::new, |p99| format!(", ack p99 within {}", format::duration(p99)));
+    let bytes = format::bytes(crate::clock::float(ask.message_bytes));
+    format!("Asked: {} msg/s of {bytes}, {loss}{p99}", format::count(ask.rate_per_s))
+}
+
+fn of_disk(found: &Capacity, disk: &str, ask: &Ask, width: usize) -> Vec<String> {
+    let not_hardware = found.of_disk(disk).find_map(|choice| choice.not_hardware.clone());
+    let mark = not_hardware
+        .map_or_else(String::new, |word| format!(" ({word}: says nothing about real hardware)"));
+    let mut lines = wrapped(&format!("disk {disk}{mark}"), "", width);
+    match found.chosen(disk) {
+        Some(choice) => {
+            lines.extend(wrapped(&taken(choice, ask), "→ ", width));
+            let cheaper = match found.next_cheaper(choice) {
+                Some(next) => format!("Next cheaper: {}", lost(next)),
+                None => "Nothing cheaper was measured under these settings.".to_owned(),
+            };
+            lines.extend(wrapped(&cheaper, "  ", width));
+        }
+        None => lines.extend(wrapped(&none_keeps(found, disk, ask), "→ ", width)),
+    }
+    lines.push(String::new());
+    for choice in found.of_disk(disk) {
+        lines.extend(wrapped(&line(choice), "  ", width));
+    }
+    lines
+}
+
+fn named(choice: &Choice) -> String {
+    let interval = choice
+        .interval_ns
+        .map_or_else(String::new, |interval| format!(", interval {}", format::duration(interval)));
+    format!("{} ({}{interval})", choice.strategy, choice.sysctl)
+}
+
+/// What to take, how sure that is, and what room it leaves.
+fn taken(choice: &Choice, ask: &Ask) -> String {
+    let mut parts = vec![format!("{}: {}", named(choice), basis(choice.basis))];
+    if let Some(most) = choice.keeps_up_to_per_s.filter(|most| *most >= ask.rate_per_s) {
+        let room = headroom(most / ask.rate_per_s);
+        let absorbed = if choice.page_cache_absorbed {
+            ", page-cache absorbed in the run: perhaps not sustained"
+        } else {
+            ""
+        };
+        parts.push(format!("up to {} msg/s, headroom {room}{absorbed}", format::count(most)));
+    }
+    if let Some((p99, asked)) = choice.ack_p99_ns.zip(ask.ack_p99_ns) {
+        parts.push(format!("ack p99 {} of {}", format::duration(p99), format::duration(asked)));
+    }
+    if let Some(loss) = choice.loss_ns {
+        parts.push(format!(
+            "loses {} of {}",
+            format::duration(loss),
+            format::duration(ask.loss_ns)
+        ));
+    }
+    if let Some((producers, most)) = choice.producers.zip(choice.keeps_up_to_per_s) {
+        let share = (f64::from(producers) * ask.rate_per_s / most).ceil();
+        let all = format::plural(usize::try_from(producers).unwrap_or(usize::MAX), "producer");
+        parts.push(format!("measured with {all}, about {share:.0} of them by rate; one disk"));
+    }
+    if let Some(syncs) = choice.syncs_per_s {
+        parts.push(format!("{} syncs/s", format::count(syncs)));
+    }
+    parts.join("; ")
+}
+
+/// By what a rate exceeds what is asked.
+fn headroom(ratio: f64) -> String {
+    if ratio < 10.0 {
+        format!("{:.0} %", 100.0 * (ratio - 1.0))
+    } else {
+        format!("{} times the load", format::count(ratio))
+    }
+}
+
+fn lost(choice: &Choice) -> String {
+    let loss = choice.loss_ns.map_or_else(|| "an unknown age".to_owned(), format::duration);
+    let bytes = choice
+        .loss_bytes
+        .map_or_else(String::new, |bytes| format!(", about {}", format::bytes(bytes)));
+    let bound = match choice.standing {
+        // The row that tells had a higher load,
+        Standing::Unknown => "at most ",
+        // or a lower one.
+        Standing::Breaks => "at least ",
+        Standing::Keeps => "",
+    };
+    let syncs = choice
+        .syncs_per_s
+        .map_or_else(String::new, |syncs| format!(", with {} syncs/s", format::count(syncs)));
+    format!("{} would lose {bound}{loss}{bytes}{syncs}.", named(choice))
+}
+
+/// What several disks would do.
+fn none_keeps(found: &Capacity, disk: &str, ask: &Ask) -> String {
+    let several = found
+        .of_disk(disk)
+        .filter_map(|choice| Some((choice.disks_needed(ask)?, choice)))
+        .filter(|(disks, _)| *disks > 1.0)
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    match several {
+        Some((disks, choice)) => format!(
+            "No strategy is known to keep this on one such disk. {} keeps it up to {} msg/s: \
+             {disks:.0} disks, each with a log of its own, carry it if processors do.",
+            named(choice),
+            format::count(choice.keeps_up_to_per_s.unwrap_or_default())
+        ),
+        None => "No strategy is known to keep this here, on however many such disks.".to_owned(),
+    }
+}
+
+fn line(choice: &Choice) -> String {
+    let standing = match choice.standing {
+        Standing::Keeps => "keeps it",
+        Standing::Unknown => "unknown",
+        Standing::Breaks => "breaks it",
+    };
+    let how = match choice.basis {
+        Basis::Unknown => String::new(),
+        basis => format!(", {}", self::basis(basis)),
+    };
+    format!("{}: {standing}{how}: {}", named(choice), choice.why)
+}
+
+fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "measured",
+        Basis::Modelled => "modelled",
+        Basis::Extrapolated => "EXTRAPOLATED, measure it before relying on it",
+        Basis::Unknown => "unknown",
+    }
+}
+
+fn fit(model: &Model) -> String {
+    let Model { disk, sysctl, strategy, .. } = model;
+    let name = format!("{strategy} ({disk}, {sysctl})");
+    let line = match model.fixed_ns.zip(model.ns_per_byte) {
+        None => "nothing to fit".to_owned(),
+        Some((fixed, per_byte)) => {
+            let bandwidth = if per_byte > 0.0 {
+                format!("{}/s", format::bytes(1e9 / per_byte))
+            } else {
+                "no limit seen".to_owned()
+            };
+            format!("{} + bytes by {bandwidth}", format::duration(fixed))
+        }
+    };
+    let worst = model.worst_pct().map_or_else(String::new, |worst| {
+        let shown = if worst.is_finite() {
+            format!("{worst:.0} %")
+        } else {
+            "beyond any number".to_owned()
+        };
+        let count = model.held_out.len();
+        format!("; worst error of {} {shown}", format::plural(count, "prediction"))
+    });
+    let used = match &model.not_used {
+        None => "used".to_owned(),
+        Some(reason) => format!("NOT USED: {reason}"),
+    };
+    format!("{name}: {line}{worst}; {used}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::capacity;
+    use crate::capacity::tests::{ASK, recorded};
+    use crate::results_fixture::{HOSTILE, example};
+
+    #[test]
+    fn the_answer_fits_and_says_how_it_is_known() {
+        let mut cells = example();
+        for cell in &mut cells {
+            cell.disk = HOSTILE.to_owned();
+            cell.fsync_per_ack = if cell.strategy == "sync" { 0.1 } else { 0.000_1 };
+        }
+        let ask = Ask { rate_per_s: 1_000.0, ack_p99_ns: Some(1e9), ..ASK };
+        let told = text(&capacity(&recorded(&cells), &ask).unwrap(), &ask, 80);
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+        assert!(!told.contains('\u{1b}') && !told.contains('\0'));
+        assert!(told.starts_with("Asked: 1.0k msg/s of 1.0 KiB, at most 100 ms lost in a power"));
+        for part in ["→ sync (kernel-default): measured", "headroom", "Next cheaper: ", "NOT USED"]
+        {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn several_disks_carry_what_one_does_not() {
+        let ask = Ask { rate_per_s: 1e6, ack_p99_ns: Some(1e9), loss_ns: 0.0, ..ASK };
+        let told = text(&capacity(&recorded(&example()), &ask).unwrap(), &ask, 80);
+        assert!(told.contains("nothing lost in a power cut"), "{told}");
+        assert!(told.contains("No strategy is known to keep this on one such disk."), "{told}");
+        assert!(told.contains("disks, each with a log of its own"), "{told}");
+    }
+}

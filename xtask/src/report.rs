@@ -1,0 +1,49 @@
+//! `cargo xtask report`: results on a page again, one or several side by side.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use harness::rendering;
+use harness::results::Outcome;
+
+use crate::{exit, say};
+
+/// Make charts, statistics and report.html of a result directory again; of several, one page
+///
+/// Nothing is measured, and what was recorded is never changed. Results of earlier versions of the
+/// schema are read too. Of one directory everything is made anew in it, or in --out; several are
+/// put side by side on one page, which lies in --out: a table of the machines, one of the rows that
+/// they share, and chart C1 of each. A result directory from a stranger is safe to render and open.
+///
+/// Exit codes: 0 ok, 1 wrong command or directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Result directories of `cargo xtask bench`, such as results/latest
+    #[arg(value_name = "DIR", required = true)]
+    results: Vec<PathBuf>,
+    /// Where report.html is made, a directory [default, of one result: in it]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let out = arguments.out.as_deref();
+    if let [one] = &*arguments.results {
+        let recorded = rendering::again(one, out)?;
+        let place = out.unwrap_or(one);
+        say::out(&format!("{}\n", place.join("report.html").display()))?;
+        say!("charts   {}", place.join("plots").display());
+        let manifest = &recorded.manifest;
+        if manifest.outcome != Outcome::Complete {
+            say!("not whole: {} of {} cells", manifest.cells_done, manifest.cells_planned);
+        }
+        return Ok(exit::OK);
+    }
+    let missing = "several results make one page: say with --out DIR where it is to be";
+    let out = out.ok_or_else(|| anyhow::anyhow!(missing))?;
+    ensure!(!out.is_file(), "{} is a file; --out is a directory", out.display());
+    let all: Vec<&Path> = arguments.results.iter().map(PathBuf::as_path).collect();
+    rendering::side_by_side(&all, out)?;
+    say::out(&format!("{}\n", out.join("report.html").display()))?;
+    Ok(exit::OK)
+}

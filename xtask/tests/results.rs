@@ -1,0 +1,107 @@
+//! `cargo xtask report`, `compare` and `capacity` as their users call them.
+//!
+//! On results as the first version of the schema recorded them: `results/*.json` are a cell, an
+//! environment and a manifest of a real run, with host, directory and revision made up.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Exit code, stdout and stderr.
+fn xtask(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A result directory of so many blocks, at this part of the recorded rate.
+fn results(at: &Path, run: &str, blocks: u32, factor: f64) -> String {
+    let parse = |text| serde_json::from_str::<Value>(text).unwrap();
+    let mut manifest = parse(include_str!("results/manifest.json"));
+    (manifest["run"], manifest["blocks"]) = (run.into(), blocks.into());
+    let mut cell = parse(include_str!("results/cell.json"));
+    let rate = cell["acked_per_s"].as_f64().unwrap();
+    let mut lines = String::new();
+    for block in 0..blocks {
+        (cell["run"], cell["block"]) = (run.into(), block.into());
+        // Blocks differ by a percent or two.
+        cell["acked_per_s"] = (rate * factor * (1.0 + 0.01 * f64::from(block % 3))).into();
+        lines.push_str(&cell.to_string());
+        lines.push('\n');
+    }
+    let directory = at.join(run);
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("cells.jsonl"), lines).unwrap();
+    fs::write(directory.join("env.json"), include_str!("results/env.json")).unwrap();
+    fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
+    directory.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_report_is_made_again_and_several_are_put_side_by_side() {
+    let place = tempfile::tempdir().unwrap();
+    let a = results(place.path(), "a", 3, 1.0);
+    let b = results(place.path(), "b", 3, 0.5);
+    let read = |path: &str| fs::read_to_string(place.path().join(path)).unwrap();
+    let before = read("a/cells.jsonl");
+    let (code, told, _) = xtask(&["report", &a]);
+    assert_eq!((code, told.trim_end()), (Some(0), &*format!("{a}/report.html")));
+    assert!(read("a/report.html").contains("C1: throughput and power cut"));
+    assert_eq!(read("a/cells.jsonl"), before);
+    let (code, _, errors) = xtask(&["report", &a, &b]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("say with --out DIR"), "{errors}");
+    let out = place.path().join("both");
+    let (code, _, errors) = xtask(&["report", &a, &b, "--out", out.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{errors}");
+    let page = read("both/report.html");
+    assert!(page.contains("m1-c1-title") && page.contains("Rows side by side"));
+    let (code, _, errors) = xtask(&["report", place.path().to_str().unwrap()]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("is no result directory of a sweep"), "{errors}");
+}
+
+#[test]
+fn a_regression_is_told_by_the_exit_code() {
+    let place = tempfile::tempdir().unwrap();
+    let a = results(place.path(), "a", 7, 1.0);
+    let slower = results(place.path(), "slower", 7, 0.8);
+    let few = results(place.path(), "few", 3, 0.8);
+    let code = |b: &str, more: &[&str]| xtask(&[&["compare", &a, b], more].concat()).0;
+    assert_eq!(code(&slower, &[]), Some(0));
+    assert_eq!(code(&slower, &["--fail-over", "10"]), Some(4));
+    assert_eq!(code(&slower, &["--fail-over", "30"]), Some(0));
+    assert_eq!(code(&few, &["--fail-over", "10"]), Some(2), "nothing could be told");
+    assert_eq!(code(&a, &[]), Some(1), "the same run");
+    let (_, told, errors) = xtask(&["compare", &a, &slower, "--fail-over", "10"]);
+    assert!(told.contains("slower") && told.lines().all(|line| line.chars().count() <= 80));
+    assert!(errors.contains("regression: sync ×64"), "{errors}");
+    let (_, json, _) = xtask(&["compare", &a, &slower, "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "flushmark.compare/1.0");
+    assert_eq!(json["rows"][0]["word"], "slower", "{json}");
+}
+
+#[test]
+fn capacity_says_what_carries_a_load() {
+    let place = tempfile::tempdir().unwrap();
+    let a = results(place.path(), "a", 7, 1.0);
+    let ask = |rate: &str, more: &[&str]| {
+        let asked = ["capacity", &*a, "--rate", rate, "--size", "1KiB", "--loss", "0"];
+        xtask(&[&asked, more].concat())
+    };
+    let (code, told, errors) = ask("50k", &["--p99", "10ms"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(told.contains("→ sync (as-found): measured; up to 1"), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    let (code, told, _) = ask("300k", &["--p99", "10ms"]);
+    assert_eq!(code, Some(4));
+    assert!(told.contains("3 disks, each with a log of its own"), "{told}");
+    assert_eq!(ask("50k", &["--p99", "1ms"]).0, Some(4), "it takes 1.6 ms");
+    let (_, json, _) = ask("50k", &["--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["choices"][0]["basis"], "measured", "{json}");
+}
