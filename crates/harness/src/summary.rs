@@ -449,7 +449,9 @@ fn ratio_to_raw(cell: &Cell, all: &[Cell]) -> Option<f64> {
             && raw.status != Status::Invalid
             && raw.acked_per_s > 0.0
     };
-    let raw = all.iter().filter(usable).min_by_key(|raw| (raw.producers, raw.position))?;
+    // Of its own workload if there is one; else another of the same size does.
+    let nearest = |raw: &&Cell| (raw.workload != cell.workload, raw.producers, raw.position);
+    let raw = all.iter().filter(usable).min_by_key(nearest)?;
     Some(cell.acked_per_s / raw.acked_per_s)
 }
 

@@ -161,7 +161,10 @@ fn told(before: &Sweep, after: &Sweep) -> Vec<String> {
         told.push(format!("cells of {kept} in place of {asked}, with as much less to warm up"));
     }
     if after.blocks < before.blocks {
-        told.push(format!("{} of {} blocks", after.blocks, before.blocks));
+        let firm = store_core::length_u64(crate::statistics::FIRM_BLOCKS);
+        let loses = u64::from(after.blocks) < firm && firm <= u64::from(before.blocks);
+        let so = if loses { ", which give no 95 % interval" } else { "" };
+        told.push(format!("{} blocks in place of {}{so}", after.blocks, before.blocks));
     }
     told
 }
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(trimmed(within(3, 5)), (vec![64], 3, told.to_vec()));
         let (producers, blocks, told) = trimmed(within(1, 5));
         assert_eq!((producers, blocks), (vec![64], 1));
-        assert_eq!(told[1], "1 of 3 blocks");
+        assert_eq!(told[1], "1 blocks in place of 3");
         assert_eq!(trimmed(Duration::ZERO).1, 1, "one block is the least");
     }
 
