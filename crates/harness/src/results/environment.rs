@@ -7,7 +7,7 @@ use super::MeasuredDisk;
 /// Where the run ran: `env.json`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Environment {
-    /// [`ENV_SCHEMA`].
+    /// [`ENV_SCHEMA`](super::ENV_SCHEMA).
     pub schema: String,
     /// A hash of the host's name, 8 hex digits.
     pub host_hash: String,
