@@ -5,12 +5,21 @@
 //! mean nothing else. Nothing is interpolated: the frontier is a staircase between measured rows.
 
 mod axis;
+mod breakdown;
+mod chosen;
 pub mod cuts;
 mod drawn;
+mod exposures;
+mod fit;
+mod flushes;
+mod grid;
 mod head;
 mod labels;
+mod over_time;
 mod pen;
 mod plot;
+#[cfg(test)]
+mod recorded_tests;
 
 pub use self::drawn::{Drawn, Figure, all};
 use self::head::{draw_head, draw_left_out, title};

@@ -1,5 +1,6 @@
 //! A chart with what belongs to it in a report.
 
+use super::{breakdown, exposures, flushes, over_time};
 use crate::recorded::Recorded;
 
 /// A chart beside C1, drawn from what was recorded.
@@ -47,4 +48,4 @@ pub fn all(recorded: &Recorded) -> anyhow::Result<Vec<Drawn>> {
 }
 
 /// The charts beside C1.
-const CHARTS: &[Draw] = &[];
+const CHARTS: &[Draw] = &[over_time::draw, exposures::draw, breakdown::draw, flushes::draw];

@@ -1,8 +1,8 @@
-//! What stands around the plot of chart C1: title, machine and run, legend, what was left out.
+//! What stands around a plot: title, machine and run, legend, what was left out.
 
-use plotters::style::Color;
+use plotters::style::{Color, RGBColor};
 
-use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::pen::{self, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
 use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
@@ -17,30 +17,51 @@ pub(super) fn draw_head(
     rows: &[Row],
     model: LossModel,
 ) -> anyhow::Result<i32> {
+    draw_titles(pen, &title(env, rows, model), manifest, env, rows)?;
+    draw_legend(pen, &legend(rows, model))
+}
+
+/// Title and subtitle.
+pub(super) fn draw_titles(
+    pen: &Pen<'_>,
+    title: &str,
+    manifest: &Manifest,
+    env: &Environment,
+    rows: &[Row],
+) -> anyhow::Result<()> {
     let heading = Script::left(19, BLACK).bold();
-    pen.text(&title(env, rows, model), (16, 24), heading)?;
+    pen.text(title, (16, 24), heading)?;
     let (machine, run) = subtitle(manifest, env, rows);
     pen.text(&format::clipped(&machine, 135), (16, 47), Script::left(12, GREY))?;
-    pen.text(&format::clipped(&run, 135), (16, 64), Script::left(12, GREY))?;
+    pen.text(&format::clipped(&run, 135), (16, 64), Script::left(12, GREY))
+}
+
+/// The legend below the titles; answers where the plot can begin.
+pub(super) fn draw_legend(pen: &Pen<'_>, entries: &[(Sign, String)]) -> anyhow::Result<i32> {
     let (mut x, mut y) = (26, 88);
-    for (sign, name) in legend(rows, model) {
-        let wide = pen::text_width(&name, 12) + 52;
+    for (sign, name) in entries {
+        let wide = pen::text_width(name, 12) + 52;
         if x + wide > RIGHT && x > 26 {
             (x, y) = (26, y + 19);
         }
         sign.draw(pen, (x, y))?;
-        pen.text(&name, (x + 20, y), Script::left(12, BLACK))?;
+        pen.text(name, (x + 20, y), Script::left(12, BLACK))?;
         x += wide;
     }
     Ok(y + 42)
 }
 
 /// What stands before a name in the legend.
-enum Sign {
+pub(super) enum Sign {
+    AtLeast,
     Bars,
     Frontier,
     Hollow,
+    Level,
+    Line(Dash, RGBColor),
     Mark(Kind),
+    Shade,
+    Span,
 }
 
 impl Sign {
@@ -48,6 +69,7 @@ impl Sign {
     fn draw(&self, pen: &Pen<'_>, at: Pixel) -> anyhow::Result<()> {
         let (x, y) = at;
         match self {
+            Self::AtLeast => pen.text("≥", at, Script::centred(14, BLACK)),
             Self::Bars => {
                 pen.line(&[(x, y - 6), (x, y + 6)], Dash::Solid, GREY)?;
                 pen.line(&[(x - 3, y - 6), (x + 3, y - 6)], Dash::Solid, GREY)?;
@@ -63,12 +85,27 @@ impl Sign {
                 pen.line(&line, pen::dash(*kind), pen::colour(*kind).mix(0.6))?;
                 pen.mark(*kind, at, false)
             }
+            Self::Level => {
+                pen.line(&[(x - 9, y), (x + 9, y)], Dash::Solid, GREY)?;
+                pen.fill((x - 12, y - 3), (x - 6, y + 3), GREY)?;
+                pen.line(&[(x + 9, y - 6), (x + 9, y + 6)], Dash::Solid, GREY.stroke_width(3))
+            }
+            Self::Line(dash, colour) => {
+                let line = [(x - 16, y), (x + 16, y)];
+                pen.line(&line, *dash, colour.stroke_width(2))
+            }
+            Self::Shade => pen.fill((x - 12, y - 6), (x + 12, y + 6), PALE),
+            Self::Span => {
+                pen.line(&[(x - 9, y), (x + 9, y)], Dash::Solid, GREY)?;
+                pen.line(&[(x - 9, y - 2), (x - 9, y + 2)], Dash::Solid, GREY)?;
+                pen.line(&[(x + 9, y - 2), (x + 9, y + 2)], Dash::Solid, GREY)
+            }
         }
     }
 }
 
-/// One entry for each strategy, then what the other signs mean.
-fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
+/// One entry for each strategy.
+pub(super) fn strategies(rows: &[Row]) -> Vec<(Sign, String)> {
     let mut entries = Vec::new();
     let mut named: Vec<&str> = Vec::new();
     for row in rows {
@@ -85,6 +122,12 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
         };
         entries.push((Sign::Mark(row.kind), name));
     }
+    entries
+}
+
+/// The strategies, then what the other signs mean.
+fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
+    let mut entries = strategies(rows);
     if rows.iter().any(|row| is_strategy(row.kind) && row.figures.is_some()) {
         let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
         entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
@@ -101,9 +144,14 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     entries
 }
 
-/// The chart's question, with a warning before it where a disk is none.
+/// The question of chart C1, with a warning before it where a disk is none.
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
-    let is_power = model == LossModel::Power;
+    warned(env, rows, model.question(), model == LossModel::Power)
+}
+
+/// A chart's question, with a warning before it where a disk is none; `is_power` if it is about
+/// what a power cut takes.
+pub(super) fn warned(env: &Environment, rows: &[Row], question: &str, is_power: bool) -> String {
     let in_memory = rows.iter().any(|row| row.not_hardware.in_memory);
     let emulated = rows.iter().any(|row| row.not_hardware.emulated);
     let simulated = rows.iter().any(|row| row.not_hardware.simulated);
@@ -126,7 +174,7 @@ pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String
     } else {
         ""
     };
-    format!("{warning}{}", model.question())
+    format!("{warning}{question}")
 }
 
 /// The machine with its disk, and the run.

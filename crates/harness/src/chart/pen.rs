@@ -117,18 +117,27 @@ impl<'a> Pen<'a> {
 
     /// The mark of a strategy; an open and larger one if the figure must not be used.
     pub(super) fn mark(&self, kind: Kind, at: Pixel, hollow: bool) -> anyhow::Result<()> {
+        self.sign(kind, at, if hollow { 7 } else { 5 }, hollow)
+    }
+
+    /// The same, but small: one of very many.
+    pub(super) fn dot(&self, kind: Kind, at: Pixel, hollow: bool) -> anyhow::Result<()> {
+        self.sign(kind, at, if hollow { 3 } else { 2 }, hollow)
+    }
+
+    fn sign(&self, kind: Kind, at: Pixel, r: i32, hollow: bool) -> anyhow::Result<()> {
         let (x, y) = at;
         let colour = colour(kind);
-        let r = if hollow { 7 } else { 5 };
         let corners: &[Pixel] = match kind {
             Kind::GroupCommit if hollow => {
-                return self.draw(&Circle::new(at, r, colour.stroke_width(2)));
+                let width = if r < 5 { 1 } else { 2 };
+                return self.draw(&Circle::new(at, r, colour.stroke_width(width)));
             }
-            Kind::GroupCommit => return self.draw(&Circle::new(at, 6, colour.filled())),
+            Kind::GroupCommit => return self.draw(&Circle::new(at, r + 1, colour.filled())),
             Kind::None => {
                 let falling = [(x - r, y - r), (x + r, y + r)];
                 let rising = [(x - r, y + r), (x + r, y - r)];
-                let width = if hollow { 1 } else { 2 };
+                let width = if hollow || r < 5 { 1 } else { 2 };
                 self.line(&falling, Dash::Solid, colour.stroke_width(width))?;
                 return self.line(&rising, Dash::Solid, colour.stroke_width(width));
             }
@@ -140,7 +149,8 @@ impl<'a> Pen<'a> {
         };
         if hollow {
             let closed: Vec<Pixel> = corners.iter().chain(&corners[..1]).copied().collect();
-            return self.line(&closed, Dash::Solid, colour.stroke_width(2));
+            let width = if r < 5 { 1 } else { 2 };
+            return self.line(&closed, Dash::Solid, colour.stroke_width(width));
         }
         self.draw(&Polygon::new(corners.to_vec(), colour.filled()))
     }
@@ -176,6 +186,17 @@ pub(super) fn colour(kind: Kind) -> RGBColor {
         Kind::GroupCommit => RGBColor(0x00, 0x72, 0xB2),
         Kind::None => RGBColor(0x76, 0x76, 0x76),
         Kind::Raw => BLACK,
+    }
+}
+
+/// A number for each kind, to order marks by.
+pub(super) fn kind_rank(kind: Kind) -> u8 {
+    match kind {
+        Kind::None => 0,
+        Kind::Raw => 1,
+        Kind::FlushRealtime => 2,
+        Kind::CommitRealtime => 3,
+        Kind::GroupCommit => 4,
     }
 }
 

@@ -4,8 +4,8 @@ use plotters::style::Color;
 
 use super::axis::Axis;
 use super::labels::{Area, Crowd};
-use super::pen::{self, BAND, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
-use super::{HEIGHT, LossModel, Point, RIGHT};
+use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::{HEIGHT, LossModel, Point, RIGHT, grid};
 use crate::format;
 use crate::results::Kind;
 use crate::summary::Stat;
@@ -74,23 +74,8 @@ impl Plot {
     pub(super) fn draw_axes(&self, pen: &Pen<'_>, model: LossModel) -> anyhow::Result<()> {
         let (top, bottom, start) = (self.top, self.bottom, self.band_end);
         pen.fill((LEFT, top), (start, bottom), BAND)?;
-        for (value, written) in self.x.marks() {
-            let x = self.x.at(value);
-            pen.line(&[(x, top), (x, bottom)], Dash::Solid, PALE.mix(strength(written)))?;
-            if written {
-                let text = round(&format::duration(value));
-                pen.text(&text, (x, bottom + 14), Script::centred(12, BLACK))?;
-            }
-        }
-        for (value, written) in self.y.marks() {
-            let y = self.y.at(value);
-            pen.line(&[(LEFT, y), (RIGHT, y)], Dash::Solid, PALE.mix(strength(written)))?;
-            if written {
-                let text = round(&format::count(value));
-                let script = Script::right(12, BLACK);
-                pen.text(&text, (LEFT - 8, y), script)?;
-            }
-        }
+        grid::across(pen, &self.x, (top, bottom), Some(format::duration))?;
+        grid::up(pen, &self.y, (LEFT, RIGHT), format::count)?;
         let frame = [(LEFT, top), (LEFT, bottom), (RIGHT, bottom)];
         pen.line(&frame, Dash::Solid, GREY)?;
         pen.line(&[(start, top), (start, bottom)], Dash::Dotted, GREY)?;
@@ -254,23 +239,9 @@ fn ends(stat: &Stat) -> [f64; 3] {
     [stat.low(), stat.centre(), stat.high()]
 }
 
-fn strength(written: bool) -> f64 {
-    if written { 1.0 } else { 0.5 }
-}
-
 /// Whether two marks touch.
 fn near(a: Pixel, b: Pixel) -> bool {
     a.0.abs_diff(b.0) < 16 && a.1.abs_diff(b.1) < 16
-}
-
-/// `1 s` rather than `1.0 s`: marks are round numbers.
-fn round(text: &str) -> String {
-    match text.split_once(".0") {
-        Some((whole, unit)) if !unit.starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("{whole}{unit}")
-        }
-        _ => text.to_owned(),
-    }
 }
 
 const LEFT: i32 = 72;
