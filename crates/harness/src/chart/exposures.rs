@@ -393,7 +393,7 @@ const HEADS: [&str; 9] = [
 
 const LEFT: i32 = 72;
 /// Width of a strategy's column in the band: a mark and a label beside it.
-const COLUMN: i32 = 66;
+const COLUMN: i32 = 84;
 /// Between the two panels.
 const GAP: i32 = 34;
 /// Strategies in one chart; more lines cannot be told apart.
