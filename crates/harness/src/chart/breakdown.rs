@@ -258,7 +258,7 @@ const NAME: &str = "c7";
 const QUESTION: &str = "Where does the time go, from append to the disk?";
 const HEADS: [&str; 6] = ["strategy", "part", "p50", "p50 over blocks", "p99", "p99 over blocks"];
 
-const LEFT: i32 = 222;
+const LEFT: i32 = 206;
 /// Where the band of 0 ends.
 const BAND_END: i32 = 262;
 /// Strategies in one chart.
