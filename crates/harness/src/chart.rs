@@ -5,19 +5,28 @@
 //! mean nothing else. Nothing is interpolated: the frontier is a staircase between measured rows.
 
 mod axis;
+mod breakdown;
 mod choice;
+mod chosen;
 pub mod cuts;
 mod drawn;
+mod exposures;
+mod fit;
+mod flushes;
 mod frame;
 #[cfg(test)]
 mod golden;
+mod grid;
 mod head;
 mod labels;
 mod latency;
 mod load;
+mod over_time;
 mod pen;
 mod plot;
 mod producers;
+#[cfg(test)]
+mod recorded_tests;
 mod repeats;
 
 pub use self::drawn::{Drawn, Figure, all};

@@ -302,10 +302,10 @@ fn what_has_nothing_to_show_has_no_chart() {
     let raw = |block| cell(Kind::Raw, 1, block, |_| {});
     assert!(names(&[raw(0)]).is_empty());
     assert_eq!(names(&[raw(0), raw(1)]), ["c10"]);
-    assert_eq!(names(&[cell(Kind::GroupCommit, 8, 0, |_| {})]), ["c2"]);
+    assert_eq!(names(&[cell(Kind::GroupCommit, 8, 0, |_| {})]), ["c2", "c7"]);
     let two = [1, 8].map(|producers| cell(Kind::GroupCommit, producers, 0, |_| {}));
-    assert_eq!(names(&two), ["c2", "c5"]);
-    assert_eq!(names(&open_loops()), ["c2", "c3", "c10"]);
+    assert_eq!(names(&two), ["c2", "c5", "c7"]);
+    assert_eq!(names(&open_loops()), ["c2", "c3", "c7", "c10"]);
 }
 
 #[test]
@@ -413,6 +413,7 @@ fn histograms_tell_more_than_the_percentiles_that_were_summed_up() {
         cell: one.clone(),
         histograms: vec![("append_to_ack", histogram)],
         series: Vec::new(),
+        flushes: Vec::new(),
     };
     let alone = chart(&recorded(from_ref(&one)), "c2");
     output.write_cell(&measured).unwrap();

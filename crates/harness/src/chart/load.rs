@@ -153,7 +153,7 @@ fn picture(
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let rows: Vec<Row> = drawn.iter().map(|point| point.row.clone()).collect();
-    let title = head::warning(&recorded.environment, &rows) + QUESTION;
+    let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
     let top = head::draw_legend(&pen, &legend(drawn))?;
     pen.text("latency due→ack (log)", (16, top + 22), Script::left(12, BLACK))?;

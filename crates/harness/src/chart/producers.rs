@@ -143,7 +143,7 @@ fn picture(recorded: &Recorded, drawn: &[Line<'_>], said: &[String]) -> anyhow::
     let pen = Pen::new(&mut out)?;
     let rows: Vec<Row> =
         drawn.iter().flat_map(|line| &line.points).map(|point| point.row.clone()).collect();
-    let title = head::warning(&recorded.environment, &rows) + QUESTION;
+    let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
     let top = head::draw_legend(&pen, &legend(drawn, &rows))?;
     let words = i32::try_from(said.len()).unwrap_or(0) * 16;

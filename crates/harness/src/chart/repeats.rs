@@ -144,7 +144,7 @@ fn picture(recorded: &Recorded, rows: &[Row], drawn: &[Strip]) -> anyhow::Result
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let (manifest, env) = (&recorded.manifest, &recorded.environment);
-    let title = head::warning(env, rows) + QUESTION;
+    let title = head::warning(env, rows, None) + QUESTION;
     head::draw_title(&pen, &title, manifest, env, rows)?;
     let top = head::draw_legend(&pen, &legend(recorded, drawn))? + 20;
     let reach = reach(drawn);
@@ -282,7 +282,7 @@ impl Column {
         for (dot, at) in strip.dots.iter().zip(spots) {
             match (dot.invalid, small) {
                 (true, _) => pen.mark(Kind::None, at, false)?,
-                (false, true) => pen.dot(at, colour)?,
+                (false, true) => pen.dot(strip.kind, at, false)?,
                 (false, false) => pen.mark(strip.kind, at, false)?,
             }
         }
