@@ -16,7 +16,6 @@ mod flushes;
 mod frame;
 #[cfg(test)]
 mod golden;
-mod grid;
 mod head;
 mod labels;
 mod latency;

@@ -9,10 +9,11 @@ use plotters::style::Color;
 use super::axis::{Axis, Linear};
 use super::chosen::{self, Chosen};
 use super::drawn::{Drawn, Figure};
+use super::frame::{Frame, rulings, rulings_linear};
 use super::head::{self, Sign};
 use super::labels::{Area, Crowd};
 use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
-use super::{HEIGHT, LossModel, RIGHT, grid, with_description};
+use super::{HEIGHT, LossModel, RIGHT, with_description};
 use crate::clock::float;
 use crate::format;
 use crate::recorded::Recorded;
@@ -156,12 +157,13 @@ impl Panel {
     fn draw(&self, pen: &Pen<'_>, model: LossModel, curves: &[&Curve<'_>]) -> anyhow::Result<()> {
         let (top, bottom, start) = (self.top, self.bottom, self.band_end);
         pen.fill((LEFT, top), (start, bottom), BAND)?;
-        let shown: Option<fn(f64) -> String> =
-            (model == LossModel::Power).then_some(format::duration);
-        grid::across(pen, &self.across, (top, bottom), shown)?;
-        grid::up_linear(pen, &Linear::up_to(1.0, bottom, top), (LEFT, RIGHT), percent)?;
-        let frame = [(LEFT, top), (LEFT, bottom), (RIGHT, bottom)];
-        pen.line(&frame, Dash::Solid, GREY)?;
+        let has_below = model == LossModel::Process;
+        let beside_band =
+            Frame { left: start, right: RIGHT, top, bottom, has_left: false, has_below };
+        beside_band.rule_across(pen, &rulings(&self.across, format::duration))?;
+        let whole = Frame { left: LEFT, ..beside_band };
+        whole.rule_up(pen, &rulings_linear(&self.shares, percent))?;
+        whole.outline(pen)?;
         pen.line(&[(start, top), (start, bottom)], Dash::Dotted, GREY)?;
         let (crash, what) = match model {
             LossModel::Power => ("power cut", ": what no successful sync covers is lost"),
@@ -303,7 +305,7 @@ fn legend(rows: &[Row], curves: &[Curve<'_>]) -> Vec<(Sign, String)> {
         entries.push((Sign::Line(Dash::Dotted, BLACK, 1), "flush interval asked for".to_owned()));
     }
     if curves.iter().any(|curve| curve.blocks.len() > 1) {
-        entries.push((Sign::Line(Dash::Solid, pen::PALE, 1), "pale: each block".to_owned()));
+        entries.push((Sign::Line(Dash::Solid, pen::PALE, 2), "pale: each block".to_owned()));
     }
     if curves.iter().any(|curve| curve.extent() == Extent::AtLeast) {
         entries.push((Sign::AtLeast, "at least, it still grew".to_owned()));

@@ -11,10 +11,11 @@ use super::axis::Axis;
 use super::chosen;
 use super::drawn::{Drawn, Figure};
 use super::fit::{Fit, sizes};
+use super::frame::{Frame, rulings};
 use super::head::{self, Sign};
 use super::labels::{Area, Crowd};
-use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
-use super::{HEIGHT, RIGHT, grid, is_strategy, with_description};
+use super::pen::{self, BLACK, Dash, Pen, Pixel, Script};
+use super::{HEIGHT, RIGHT, is_strategy, with_description};
 use crate::clock::float;
 use crate::format;
 use crate::recorded::Recorded;
@@ -199,9 +200,11 @@ impl Plot {
 
     fn draw(&self, pen: &Pen<'_>, shown: &Shown, fit: Option<&Fit>) -> anyhow::Result<()> {
         let (top, bottom) = (self.top, self.bottom);
-        grid::across(pen, &self.x, (top, bottom), Some(format::count))?;
-        grid::up(pen, &self.y, (LEFT, RIGHT), format::duration)?;
-        pen.line(&[(LEFT, top), (LEFT, bottom), (RIGHT, bottom)], Dash::Solid, GREY)?;
+        let (has_left, has_below) = (false, false);
+        let frame = Frame { left: LEFT, right: RIGHT, top, bottom, has_left, has_below };
+        frame.rule_across(pen, &rulings(&self.x, format::count))?;
+        frame.rule_up(pen, &rulings(&self.y, format::duration))?;
+        frame.outline(pen)?;
         let title = format!("log bytes that a sync made durable ({}, log)", self.unit.1);
         let middle = i32::midpoint(LEFT, RIGHT);
         pen.text(&title, (middle, bottom + 38), Script::centred(12, BLACK))?;
@@ -235,7 +238,7 @@ impl Plot {
             crowd.add_solid(Area::about(*at, 2));
         }
         for (kind, hollow, at) in marks {
-            pen.dot(*kind, *at, *hollow)?;
+            pen.dot(*kind, pen::colour(*kind), *at, *hollow)?;
         }
         Ok(())
     }

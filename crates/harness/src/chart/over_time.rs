@@ -121,7 +121,7 @@ impl<'a> Shown<'a> {
         let name = if several { strategy + ", the block in the middle" } else { strategy };
         let mut entries = vec![(Sign::Line(Dash::Solid, pen::colour(row.kind), 2), name)];
         if several {
-            entries.push((Sign::Line(Dash::Solid, pen::PALE, 1), "pale: other blocks".to_owned()));
+            entries.push((Sign::Line(Dash::Solid, pen::PALE, 2), "pale: other blocks".to_owned()));
         }
         for (dash, name) in [
             (Dash::Dashed, "write-back begins"),

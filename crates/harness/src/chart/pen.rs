@@ -136,9 +136,15 @@ impl<'a> Pen<'a> {
         self.shape(shape, colour, at, if hollow { 7 } else { 5 }, hollow)
     }
 
-    /// The mark of a strategy, but small: one of very many, or where there is no room.
-    pub(super) fn dot(&self, kind: Kind, at: Pixel, hollow: bool) -> anyhow::Result<()> {
-        self.shape(kind, colour(kind), at, if hollow { 3 } else { 2 }, hollow)
+    /// The same, but small: one of very many, or where there is no room.
+    pub(super) fn dot(
+        &self,
+        shape: Kind,
+        colour: RGBColor,
+        at: Pixel,
+        hollow: bool,
+    ) -> anyhow::Result<()> {
+        self.shape(shape, colour, at, if hollow { 3 } else { 2 }, hollow)
     }
 
     /// A kind's shape that reaches about `r` pixels to each side.

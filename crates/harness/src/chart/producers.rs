@@ -148,7 +148,7 @@ fn picture(recorded: &Recorded, drawn: &[Line<'_>], said: &[String]) -> anyhow::
     let top = head::draw_legend(&pen, &legend(drawn, &rows))?;
     let words = i32::try_from(said.len()).unwrap_or(0) * 16;
     let (top, bottom) = (top + 42, HEIGHT - 58 - words);
-    let left = Frame { left: LEFT, right: 424, top, bottom, has_left: false };
+    let left = Frame { left: LEFT, right: 424, top, bottom, has_left: false, has_below: false };
     let right = Frame { left: 524, right: super::RIGHT, ..left };
     draw_batches(&pen, left, drawn)?;
     draw_rates(&pen, right, drawn)?;

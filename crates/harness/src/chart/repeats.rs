@@ -278,12 +278,14 @@ impl Column {
             .collect();
         let colour = pen::colour(strip.kind);
         pen.line(&spots, Dash::Solid, colour.mix(0.6))?;
+        // A cross says that a block is invalid.
+        let shape = if strip.kind == Kind::None { Kind::GroupCommit } else { strip.kind };
         let small = high / gaps < 8;
         for (dot, at) in strip.dots.iter().zip(spots) {
             match (dot.invalid, small) {
                 (true, _) => pen.mark(Kind::None, at, false)?,
-                (false, true) => pen.dot(strip.kind, at, false)?,
-                (false, false) => pen.mark(strip.kind, at, false)?,
+                (false, true) => pen.dot(shape, colour, at, false)?,
+                (false, false) => pen.mark_in(shape, colour, at, false)?,
             }
         }
         Ok(())

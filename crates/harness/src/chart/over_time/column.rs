@@ -4,9 +4,10 @@ use plotters::style::{Color, RGBAColor};
 
 use super::trace::{Column, Moment, Trace};
 use crate::chart::axis::{Axis, Linear};
+use crate::chart::frame::{Frame, rulings, rulings_linear};
 use crate::chart::labels::{Area, Crowd};
 use crate::chart::pen::{self, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
-use crate::chart::{HEIGHT, RIGHT, grid};
+use crate::chart::{HEIGHT, RIGHT};
 use crate::clock::float;
 use crate::format;
 
@@ -82,11 +83,13 @@ impl Sheet {
         let across = Linear::up_to(self.longest_s, left, right);
         let main = column.main();
         self.draw_throttled(pen, &across, left, main)?;
-        self.draw_grid(pen, &across, (left, right), first)?;
-        let letters = usize::try_from((right - left) / 8).unwrap_or(8);
+        let (top, bottom) = self.upper;
+        let upper = Frame { left, right, top, bottom, has_left: !first, has_below: true };
+        let (top, bottom) = self.lower;
+        let lower = Frame { top, bottom, has_below: false, ..upper };
+        self.draw_grid(pen, &across, upper, lower)?;
         let invalid = if main.invalid { " (invalid)" } else { "" };
-        let name = format::clipped(&format!("{}{invalid}", column.row.sysctl), letters);
-        pen.text(&name, (left, self.upper.0 - 12), Script::left(12, BLACK).bold())?;
+        upper.heading(pen, &format!("{}{invalid}", column.row.sysctl))?;
         let mut crowd = Crowd::new(Area::spanning((left, self.upper.0), (right, self.lower.1), 0));
         let colour = pen::colour(column.row.kind);
         for trace in column.others().take(MOST_BLOCKS) {
@@ -123,44 +126,22 @@ impl Sheet {
         Ok(())
     }
 
+    /// Both panels' rulings; names of the upward axes only beside the first column.
     fn draw_grid(
         &self,
         pen: &Pen<'_>,
         across: &Linear,
-        (left, right): (i32, i32),
-        first: bool,
+        upper: Frame,
+        lower: Frame,
     ) -> anyhow::Result<()> {
-        let names = if first { Some(left - 8) } else { None };
-        for mark in self.dirty.marks() {
-            let y = self.dirty.at(mark);
-            pen.line(&[(left, y), (right, y)], Dash::Solid, PALE)?;
-            if let Some(x) = names {
-                pen.text(&grid::round(&format::count(mark)), (x, y), Script::right(12, BLACK))?;
-            }
-        }
-        for (value, written) in self.worst.marks() {
-            let y = self.worst.at(value);
-            pen.line(&[(left, y), (right, y)], Dash::Solid, PALE)?;
-            if let Some(x) = names.filter(|_| written) {
-                let text = grid::round(&format::duration(value));
-                pen.text(&text, (x, y), Script::right(12, BLACK))?;
-            }
-        }
-        let marks = across.marks();
-        // Written figures need some 34 pixels each.
-        let fit = usize::try_from((right - left) / 34).unwrap_or(1).max(1);
-        let every = marks.len().div_ceil(fit);
-        for (top, bottom) in [self.upper, self.lower] {
-            pen.line(&[(left, top), (left, bottom), (right, bottom)], Dash::Solid, GREY)?;
-            for mark in marks.iter().step_by(every) {
-                let x = across.at(*mark);
-                pen.line(&[(x, bottom), (x, bottom + 4)], Dash::Solid, GREY)?;
-            }
-        }
-        for mark in marks.iter().step_by(every) {
-            let text = grid::round(&format::count(*mark));
-            let place = (across.at(*mark), self.lower.1 + 14);
-            pen.text(&text, place, Script::centred(12, BLACK))?;
+        let seconds = rulings_linear(across, format::count);
+        for (frame, upwards) in [
+            (upper, rulings_linear(&self.dirty, format::count)),
+            (lower, rulings(&self.worst, format::duration)),
+        ] {
+            frame.rule_across(pen, &seconds)?;
+            frame.rule_up(pen, &upwards)?;
+            frame.outline(pen)?;
         }
         Ok(())
     }
