@@ -7,7 +7,6 @@
 mod axis;
 mod breakdown;
 mod choice;
-mod chosen;
 pub mod cuts;
 mod drawn;
 mod exposures;

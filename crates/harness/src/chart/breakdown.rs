@@ -6,7 +6,7 @@
 use plotters::style::Color;
 
 use super::axis::Axis;
-use super::chosen::{self, Chosen};
+use super::choice::{self, Chosen};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, rulings};
 use super::head::{self, Sign};
@@ -26,10 +26,10 @@ use crate::summary::{Loops, Row, Stat};
 /// If the drawing library fails, or a recorded histogram cannot be read.
 pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     let has = |row: &Row| {
-        let cells = chosen::cells_of(recorded, row);
+        let cells = choice::cells_of(recorded, row);
         Ok(cells.iter().any(|cell| cell.ack_ns().count > 0))
     };
-    let Some(chosen) = chosen::choose(recorded, MOST, has)? else { return Ok(None) };
+    let Some(chosen) = choice::choose(recorded, MOST, has)? else { return Ok(None) };
     let mut stages = Vec::new();
     for row in &chosen.rows {
         stages.extend(stages_of(recorded, row)?);
@@ -101,8 +101,7 @@ impl Stage<'_> {
 }
 
 fn stages_of<'a>(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Vec<Stage<'a>>> {
-    let cells = chosen::cells_of(recorded, row);
-    let (cells, hollow) = chosen::counted(&cells);
+    let (cells, hollow) = choice::counted(recorded, row);
     let mut stages = Vec::new();
     for part in Part::ALL {
         let mut known = Vec::new();

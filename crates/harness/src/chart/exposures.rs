@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use plotters::style::Color;
 
 use super::axis::{Axis, Linear};
-use super::chosen::{self, Chosen};
+use super::choice::{self, Chosen};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, rulings, rulings_linear};
 use super::head::{self, Sign};
@@ -26,7 +26,7 @@ use crate::summary::{Extent, Row};
 /// If the drawing library fails, or a recorded histogram cannot be read.
 pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     let has = |row: &Row| Ok(!curves(recorded, std::slice::from_ref(row))?.is_empty());
-    let Some(chosen) = chosen::choose(recorded, MOST, has)? else { return Ok(None) };
+    let Some(chosen) = choice::choose(recorded, MOST, has)? else { return Ok(None) };
     let curves = curves(recorded, &chosen.rows)?;
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
@@ -68,8 +68,7 @@ fn curves<'a>(recorded: &Recorded, rows: &'a [Row]) -> anyhow::Result<Vec<Curve<
         [(LossModel::Process, "exposure_process_age"), (LossModel::Power, "exposure_power_age")]
     {
         for row in rows {
-            let cells = chosen::cells_of(recorded, row);
-            let (cells, hollow) = chosen::counted(&cells);
+            let (cells, hollow) = choice::counted(recorded, row);
             let mut blocks = Vec::new();
             for cell in &cells {
                 let found = recorded.histogram(cell, name)?;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use plotters::style::Color;
 
 use super::axis::Axis;
-use super::chosen;
+use super::choice;
 use super::drawn::{Drawn, Figure};
 use super::fit::{Fit, sizes};
 use super::frame::{Frame, rulings};
@@ -121,10 +121,8 @@ impl Shown {
                 )
             },
         );
-        let others = match self.other_disks {
-            0 => String::new(),
-            few => format!(" Not shown: {}.", format::plural(few, "other disk")),
-        };
+        let others = (self.other_disks > 0).then(|| format::plural(self.other_disks, "other disk"));
+        let others = choice::not_shown(others.as_slice());
         format!(
             "Disk {}, all its kernel settings and workloads; of a cell at most 2000 flushes were \
              kept, evenly chosen, and of many at one place one is drawn. {fitted}{others}",
@@ -155,7 +153,7 @@ impl Shown {
 /// The flushes of a row, those of valid cells apart from those of invalid ones.
 fn row_series(recorded: &Recorded, row: &Row) -> anyhow::Result<Vec<Series>> {
     let mut found = [Vec::new(), Vec::new()];
-    for cell in chosen::cells_of(recorded, row) {
+    for cell in choice::cells_of(recorded, row) {
         let usable = |(bytes, ns): &(f64, f64)| *bytes >= 1.0 && *ns >= 1.0;
         let flushes = recorded.flushes(cell)?.into_iter().filter(usable);
         found[usize::from(cell.status == Status::Invalid)].extend(flushes);

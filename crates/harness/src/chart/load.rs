@@ -93,7 +93,7 @@ fn points<'a>(recorded: &Recorded, rows: &'a [Row]) -> Vec<Point<'a>> {
     let mut points = Vec::new();
     for row in rows {
         for (figures, invalid) in [(row.figures, false), (row.refused, true)] {
-            let cells = choice::cells_of(recorded, row, invalid);
+            let cells = choice::cells_where(recorded, row, invalid);
             points.extend(figures.and_then(|figures| point(row, &figures, &cells, invalid)));
         }
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use self::column::Sheet;
 use self::trace::{Column, Trace};
-use super::chosen;
+use super::choice;
 use super::drawn::{Drawn, Figure};
 use super::head::{self, Sign};
 use super::pen::{self, BLACK, Dash, GREY, Pen, Script};
@@ -50,8 +50,8 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     }))
 }
 
-/// Disk, strategy, workload, producers.
-type Load<'a> = (&'a str, &'a str, &'a str, u32);
+/// What is the same under all kernel settings: disk, strategy, workload, producers.
+type Alike<'a> = (&'a str, &'a str, &'a str, u32);
 
 /// One strategy under one load on one disk, by kernel settings.
 struct Shown<'a> {
@@ -65,10 +65,10 @@ impl<'a> Shown<'a> {
     /// rather than of appends that nothing flushes, of real hardware where there is any.
     fn of(recorded: &Recorded, all: &'a [Row]) -> anyhow::Result<Option<Self>> {
         let dirtiest = |row: &Row| {
-            let cells = chosen::cells_of(recorded, row);
+            let cells = choice::cells_of(recorded, row);
             cells.iter().filter_map(|cell| cell.dirty.max_bytes).max()
         };
-        let mut loads: BTreeMap<Load<'_>, Vec<(&Row, u64)>> = BTreeMap::new();
+        let mut loads: BTreeMap<Alike<'_>, Vec<(&Row, u64)>> = BTreeMap::new();
         for row in all.iter().filter(|row| row.kind != Kind::Raw) {
             if let Some(dirty) = dirtiest(row) {
                 let key = (&*row.disk, &*row.strategy, &*row.workload, row.producers);
@@ -90,21 +90,20 @@ impl<'a> Shown<'a> {
         for (row, _) in rows {
             columns.extend(Column::of(recorded, row)?);
         }
-        let producers =
-            format::plural(usize::try_from(producers).unwrap_or(usize::MAX), "producer");
+        let [strategy, workload, disk] =
+            [strategy, workload, disk].map(|name| format::clipped(name, 24));
+        let producers = choice::producers(producers);
         let setting = format!("{strategy}, workload {workload}, {producers}, disk {disk}");
         let mut left_out = Vec::new();
         if !too_many.is_empty() {
-            let names: Vec<&str> = too_many.iter().map(|(row, _)| row.sysctl.as_str()).collect();
-            left_out.push(format!("the kernel settings {}", names.join(", ")));
+            let names: Vec<String> =
+                too_many.iter().map(|(row, _)| format::clipped(&row.sysctl, 24)).collect();
+            left_out.push(format!("the kernel settings {}", choice::named(&names)));
         }
         if others > 0 {
             left_out.push(format!("{others} other loads and strategies"));
         }
-        let left_out = match left_out.as_slice() {
-            [] => String::new(),
-            parts => format!(" Not shown: {}.", parts.join(" and ")),
-        };
+        let left_out = choice::not_shown(&left_out);
         Ok((!columns.is_empty()).then_some(Self { columns, setting, left_out }))
     }
 

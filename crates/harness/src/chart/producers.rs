@@ -126,7 +126,7 @@ fn point<'a>(
     figures: &Figures,
     hollow: bool,
 ) -> (u32, Point<'a>) {
-    let cells = choice::cells_of(recorded, row, hollow);
+    let cells = choice::cells_where(recorded, row, hollow);
     let window = cells.first().map_or(1, |cell| cell.window);
     let flushed = cells.iter().filter(|cell| cell.messages_per_flush.count > 0);
     let batch = Stat::of(flushed.map(|cell| cell.messages_per_flush.mean));

@@ -109,9 +109,7 @@ impl Strip {
 }
 
 fn strip(recorded: &Recorded, row: &Row) -> Option<Strip> {
-    let mut cells = choice::cells_of(recorded, row, false);
-    cells.extend(choice::cells_of(recorded, row, true));
-    Strip::of(row.label(), false, cells)
+    Strip::of(row.label(), false, choice::cells_of(recorded, row))
 }
 
 /// The canaries of each place.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::chart::chosen;
+use crate::chart::choice;
 use crate::clock::float;
 use crate::recorded::Recorded;
 use crate::results::{Cell, Status};
@@ -47,7 +47,7 @@ impl<'a> Column<'a> {
     /// The row's blocks; `None` if none has a series.
     pub(super) fn of(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Option<Self>> {
         let mut traces = Vec::new();
-        for cell in chosen::cells_of(recorded, row) {
+        for cell in choice::cells_of(recorded, row) {
             let moments = moments(&recorded.series(cell)?);
             if moments.iter().any(|moment| moment.dirty.is_some()) {
                 traces.push(Trace::of(cell, moments));
