@@ -23,8 +23,6 @@ mod over_time;
 mod pen;
 mod plot;
 mod producers;
-#[cfg(test)]
-mod recorded_tests;
 mod repeats;
 
 pub use self::drawn::{Drawn, Figure, all};
