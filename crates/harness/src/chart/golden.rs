@@ -9,7 +9,7 @@ mod fixture;
 use std::env;
 use std::fs;
 
-use self::fixture::{WHOLE, chart, groups, open_loops, record, recorded, shown, strategies};
+use self::fixture::{Shown, WHOLE, chart, groups, open_loops, record, recorded, shown, strategies};
 use crate::chart::drawn::{Drawn, all};
 use crate::chart::pen;
 use crate::format;
@@ -18,7 +18,7 @@ use crate::results_fixture::{HOSTILE, cell, environment, example, extreme, open_
 
 #[test]
 fn the_pictures_are_the_golden_ones() {
-    for Drawn { name, svg, .. } in shown().iter().flat_map(|shown| shown.charts()) {
+    for Drawn { name, svg, .. } in shown().iter().flat_map(Shown::charts) {
         let file = format!("{}/src/chart/golden/{name}.svg", env!("CARGO_MANIFEST_DIR"));
         if env::var("FLUSHMARK_GOLDEN").is_ok_and(|what| what == "write") {
             fs::write(&file, &svg).unwrap();
@@ -123,7 +123,7 @@ fn texts(svg: &str) -> Vec<Placed> {
 
 #[test]
 fn no_text_covers_another() {
-    for Drawn { name, svg, .. } in shown().iter().flat_map(|shown| shown.charts()) {
+    for Drawn { name, svg, .. } in shown().iter().flat_map(Shown::charts) {
         let texts = texts(&svg);
         for (nth, one) in texts.iter().enumerate() {
             for other in &texts[nth + 1..] {

@@ -72,9 +72,9 @@ impl Strip {
         let dot = |cell: &&Cell| Dot {
             rate: cell.acked_per_s,
             name: if is_canary {
-                format!("{} {}", cell.block + 1, format::clipped(&cell.workload, 8))
+                format!("{} {}", cell.block, format::clipped(&cell.workload, 8))
             } else {
-                (u64::from(cell.block) + 1).to_string()
+                cell.block.to_string()
             },
             invalid: cell.status == Status::Invalid,
         };
@@ -292,8 +292,9 @@ impl Column {
 
 fn note(recorded: &Recorded, drawn: &[Strip], rest: &[Strip]) -> String {
     let mut sentences = vec![
-        "Blocks follow each other downwards: a slant is drift, a spike an outlier. No block was \
-         left out but those that are crossed, which take no part in the median."
+        "Blocks, which are counted from 0, follow each other downwards: a slant is drift, a spike \
+         an outlier. No block was left out but those that are crossed, which take no part in the \
+         median."
             .to_owned(),
     ];
     let flagged: Vec<String> = recorded
@@ -301,7 +302,7 @@ fn note(recorded: &Recorded, drawn: &[Strip], rest: &[Strip]) -> String {
         .noise
         .iter()
         .filter(|noise| noise.flagged)
-        .map(|noise| format!("{} ({:.0} %)", u64::from(noise.block) + 1, noise.spread_pct))
+        .map(|noise| format!("{} ({:.0} %)", noise.block, noise.spread_pct))
         .collect();
     if !flagged.is_empty() {
         let pct = recorded.manifest.gates().noise_max_pct;
