@@ -22,7 +22,7 @@ use crate::load::{Bodies, Load, Offered, Produced, Reader, Shape};
 use crate::profile::{Gates, MessageBytes, Pace, Settings, Share, Strategy, Workload};
 use crate::recorder::Recorder;
 use crate::results::{AckPromise, Cell, Check};
-use crate::series::Row;
+use crate::series::{Flush, Row};
 use crate::strategy;
 
 /// What all cells of a run share.
@@ -82,6 +82,8 @@ pub struct Measured {
     pub histograms: Vec<(&'static str, Histogram<u64>)>,
     /// Ten rows a second.
     pub series: Vec<Row>,
+    /// Some of its flushes, evenly chosen, in order.
+    pub flushes: Vec<Flush>,
 }
 
 /// Measures one cell; `None` if the run was interrupted meanwhile.

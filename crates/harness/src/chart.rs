@@ -5,9 +5,13 @@
 //! mean nothing else. Nothing is interpolated: the frontier is a staircase between measured rows.
 
 mod axis;
+mod breakdown;
 mod choice;
 pub mod cuts;
 mod drawn;
+mod exposures;
+mod fit;
+mod flushes;
 mod frame;
 #[cfg(test)]
 mod golden;
@@ -15,6 +19,7 @@ mod head;
 mod labels;
 mod latency;
 mod load;
+mod over_time;
 mod pen;
 mod plot;
 mod producers;

@@ -6,9 +6,11 @@
 //! few milliseconds; between samples it is a straight line where acknowledgements come one by one,
 //! and keeps the earlier value where they come in groups, right after a sync ([`Between`]).
 
+use hdrhistogram::Histogram;
 use store_core::Nanos;
 
 use crate::clock::{float, round};
+use crate::distribution::{record_size, sizes};
 use crate::results::{Exposure, Spread};
 
 /// Acknowledged messages at a moment; both never go back.
@@ -95,6 +97,12 @@ impl Gauge {
             bytes: self.messages.spread(record_bytes),
             messages: self.messages.spread(1),
         }
+    }
+
+    /// How long the oldest message at risk had been acknowledged, in nanoseconds, 0 where none was:
+    /// each value counted by the nanoseconds that it held.
+    pub fn age_histogram(&self) -> Histogram<u64> {
+        self.ages.histogram()
     }
 
     /// The messages at risk at `count` + 1 ends of equal shares of time, from the least to the
@@ -223,6 +231,15 @@ impl Weighted {
         values
     }
 
+    /// The values rounded, each counted by the time that it held.
+    fn histogram(&self) -> Histogram<u64> {
+        let mut histogram = sizes();
+        for (value, weight) in &self.values {
+            record_size(&mut histogram, round(*value), *weight);
+        }
+        histogram
+    }
+
     fn spread(&self, unit: u64) -> Spread {
         let values = self.sorted();
         let total: u64 = values.iter().map(|(_, weight)| weight).sum();
@@ -292,6 +309,19 @@ mod tests {
         assert_eq!(found.age_ns.max, 1000);
         assert_eq!(found.age_ns.p50, 450, "the middle of the tenth of ten pieces of 100");
         assert_eq!(found.age_ns.p99, 950);
+    }
+
+    #[test]
+    fn ages_are_counted_by_the_time_they_held() {
+        // Nothing at risk to 2000; then from 0 to 1000 within as long.
+        let samples = [sample(0, 0), sample(2000, 0), sample(3000, 10)];
+        let mut gauge = Gauge::default();
+        let windows = [(Nanos::new(1000), Nanos::new(3000))];
+        gauge.add(Between::Line, &samples, &[], &windows);
+        let ages = gauge.age_histogram();
+        assert_eq!((ages.len(), ages.count_at(0)), (2000, 1000));
+        assert_eq!(ages.value_at_quantile(0.99), 500, "the middle of the only piece at risk");
+        assert!(Gauge::default().age_histogram().is_empty());
     }
 
     /// A sync covers what was acknowledged when it began: the age never falls below its length.

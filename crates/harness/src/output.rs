@@ -250,7 +250,7 @@ impl Output {
         self.directory.write_text(name, text)
     }
 
-    /// Appends a cell, durably, and its histograms.
+    /// Appends a cell, durably, with its histograms, rows and flushes.
     ///
     /// # Errors
     ///
@@ -264,6 +264,13 @@ impl Output {
         if !measured.series.is_empty() {
             let file = format!("series/{}.csv", file_stem(cell));
             self.write_text(&file, &series::csv(&measured.series))?;
+        }
+        if !measured.flushes.is_empty() {
+            // A run that an earlier version began has no place for them.
+            let place = self.path().join("flushes");
+            fs::create_dir_all(&place).with_context(|| format!("make {}", place.display()))?;
+            let file = format!("flushes/{}.csv", file_stem(cell));
+            self.write_text(&file, &series::flushes_csv(&measured.flushes))?;
         }
         self.cells.append(cell)
     }

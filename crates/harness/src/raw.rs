@@ -203,7 +203,7 @@ impl Raw {
         validity::judge(&mut cell, setting.environment_checks, &seen);
         let histograms =
             vec![("append_to_ack", self.operations.clone()), ("flush", self.syncs.clone())];
-        Measured { cell, histograms, series: Vec::new() }
+        Measured { cell, histograms, series: Vec::new(), flushes: Vec::new() }
     }
 }
 

@@ -77,6 +77,21 @@ impl Recorded {
         columns(&text).with_context(|| format!("{file} is no table of numbers"))
     }
 
+    /// Some flushes of the cell, evenly chosen: the log bytes that each made durable, and the
+    /// nanoseconds that it took. None if none were recorded.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there, and is no such table.
+    pub fn flushes(&self, cell: &Cell) -> Result<Vec<(f64, f64)>> {
+        let file = format!("flushes/{}.csv", file_stem(cell));
+        let Some(text) = self.text(&file)? else { return Ok(Vec::new()) };
+        let found = columns(&text).with_context(|| format!("{file} is no table of numbers"))?;
+        let column = |name| found.get(name).with_context(|| format!("{file} has no {name}"));
+        let pairs = column("bytes")?.iter().zip(column("ns")?);
+        Ok(pairs.filter_map(|(bytes, ns)| bytes.zip(*ns)).collect())
+    }
+
     fn text(&self, file: &str) -> Result<Option<String>> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let path = directory.join(file);
@@ -85,7 +100,15 @@ impl Recorded {
         anyhow::ensure!(!is_other, "{} is no file", path.display());
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            // A cell's name that no file can have is a cell without that file.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidFilename | ErrorKind::InvalidInput | ErrorKind::NotFound
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
         }
     }

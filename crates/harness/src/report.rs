@@ -40,7 +40,8 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
         }
         page += &section("All strategies and loads", &strategies(manifest, &rows));
         for chart in charts {
-            page += &section(chart.question, &drawn(chart));
+            let number = chart.name.to_uppercase();
+            page += &section(&format!("{number}: {}", chart.question), &drawn(chart));
         }
         let compared = comparison::comparisons(cells, manifest.gates());
         if !compared.is_empty() {
@@ -54,21 +55,26 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
     Ok(page + &foot())
 }
 
-/// A chart with its table.
+/// How a chart is read, the chart, and its table.
 fn drawn(chart: &Drawn) -> String {
-    let datum = |figure: &Figure| match figure {
+    let has_figures = |column: usize| {
+        chart.rows.iter().any(|row| matches!(row.get(column), Some(Figure::Number(..))))
+    };
+    let datum = |(column, figure): (usize, &Figure)| match figure {
         Figure::Text(text) => Datum::text(text),
         Figure::Number(text, value) => Datum::shown(text, *value),
-        Figure::Missing => Datum::missing(),
+        Figure::Missing if has_figures(column) => Datum::missing(),
+        // It stands where the words of its column do.
+        Figure::Missing => Datum::missing().class(""),
     };
     let table = Table {
-        caption: chart.question,
+        caption: &format!("The figures of chart {}", chart.name.to_uppercase()),
         heads: &chart.heads,
-        rows: chart.rows.iter().map(|row| row.iter().map(datum).collect()).collect(),
+        rows: chart.rows.iter().map(|row| row.iter().enumerate().map(datum).collect()).collect(),
         sortable: true,
     };
     let note = format::escaped(&chart.note);
-    format!("<figure>\n{}</figure>\n<p>{note}</p>\n{}", chart.svg, table.html())
+    format!("<p class=\"note\">{note}</p>\n{}", plate(&chart.svg, &table.html()))
 }
 
 fn foot() -> String {
@@ -445,6 +451,21 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part:?}");
         }
+    }
+
+    #[test]
+    fn every_chart_has_its_number_a_plate_to_scroll_in_and_a_table() {
+        let recorded = Recorded::new(&manifest(), &environment(), &example(), None);
+        let charts = chart::all(&recorded).unwrap();
+        let page = html(&recorded, &charts).unwrap();
+        assert_closed(&page);
+        for Drawn { name, question, .. } in &charts {
+            let number = name.to_uppercase();
+            assert!(page.contains(&format!(">{number}: {question}</h2>")), "{number}");
+            assert!(page.contains(&format!("<caption>The figures of chart {number}<")), "{number}");
+        }
+        let plates = page.matches("<div class=\"plate\"").count();
+        assert_eq!((plates, plates), (page.matches("<svg").count(), charts.len() + 2));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a cell looked like over time, ten rows a second.
+//! What a cell looked like over time, ten rows a second, and what its flushes were.
 
 use std::fmt::Write as _;
 
@@ -61,6 +61,30 @@ pub fn csv(rows: &[Row]) -> String {
         let _ = writeln!(text, "{at},{acked},{marks},{flushes},{worst},{pages},{throttled},{tail}");
     }
     text
+}
+
+/// One flush.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Flush {
+    /// Log bytes that it made durable.
+    pub bytes: u64,
+    /// From its start to its return.
+    pub took: Nanos,
+}
+
+/// The flushes as CSV with a header.
+pub fn flushes_csv(flushes: &[Flush]) -> String {
+    let mut text = "bytes,ns\n".to_owned();
+    for Flush { bytes, took } in flushes {
+        let _ = writeln!(text, "{bytes},{}", took.get());
+    }
+    text
+}
+
+/// At most `most` of the items, in order, from the first on each as far from the next.
+pub fn evenly<T>(items: &[T], most: usize) -> Vec<&T> {
+    let kept = items.len().min(most);
+    (0..kept).map(|nth| &items[nth * items.len() / kept]).collect()
 }
 
 /// The rows in which an append took longer than [`STALL`].
@@ -153,6 +177,20 @@ mod tests {
             lines[2],
             "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1,9,5,3"
         );
+    }
+
+    #[test]
+    fn of_many_flushes_some_are_kept_evenly() {
+        let chosen = |count: u32| {
+            let all: Vec<u32> = (0..count).collect();
+            evenly(&all, 4).into_iter().copied().collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(10), [0, 2, 5, 7]);
+        assert_eq!(chosen(4), [0, 1, 2, 3]);
+        assert_eq!(chosen(1), [0]);
+        assert!(chosen(0).is_empty());
+        let flush = Flush { bytes: 4096, took: Nanos::new(98_000) };
+        assert_eq!(flushes_csv(&[flush]), "bytes,ns\n4096,98000\n");
     }
 
     #[test]

@@ -105,6 +105,26 @@ fn a_simulated_disk_needs_no_disk_and_everything_says_what_it_is() {
 }
 
 #[test]
+fn a_run_leaves_what_its_charts_are_drawn_from() {
+    let place = Place::new();
+    let mut order = place.order(vec![simulated(DiskType::Hdd7200)]);
+    order.sweep.measure = Duration::from_millis(600);
+    let finished = run(&order);
+    let file = |name: &str| fs::read_to_string(finished.path.join(name)).unwrap();
+    let report = file("report.html");
+    for (name, shows) in
+        [("c6", "power cut: "), ("c7", "ack → durable"), ("c8", "sync made durable")]
+    {
+        let svg = file(&format!("plots/{name}.svg"));
+        assert!(svg.contains("SIMULATED DISK: ") && svg.contains(shows), "{name}");
+        assert!(report.contains(&format!("{name}-title")), "{name} is in the report");
+    }
+    assert!(!finished.path.join("plots/c4.svg").exists(), "a model has no dirty pages");
+    let flushes = fs::read_dir(finished.path.join("flushes")).unwrap().count();
+    assert_eq!(flushes, 4, "of two strategies under two loads");
+}
+
+#[test]
 fn the_same_sweep_gives_the_same_cells_again() {
     let cells = || {
         let place = Place::new();

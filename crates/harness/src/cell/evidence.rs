@@ -8,14 +8,15 @@ use super::watch::Window;
 use super::{Measured, Place, Setting};
 use crate::clock::{float, nanos};
 use crate::distribution::{quantiles, quantiles_of, record_size, sizes, times};
-use crate::exposure::{AckSample, Between, DurableStep, exposure};
+use crate::exposure::{AckSample, Between, DurableStep, Gauge};
 use crate::load::{self, Offered, Produced, Sampled};
 use crate::profile::{Pace, Settings, Strategy, Workload};
 use crate::results::{
     AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io, Kind,
     Little, Machine, OpenLoop, Status,
 };
-use crate::{series, strategy, validity};
+use crate::series::{self, Flush};
+use crate::{strategy, validity};
 
 pub(super) struct Events {
     pub(super) commits: Vec<CommitEvent>,
@@ -39,6 +40,12 @@ struct Latencies {
     flush: Histogram<u64>,
 }
 
+/// What a crash would have taken at each moment, by loss model.
+struct Gauges {
+    process: Gauge,
+    power: Gauge,
+}
+
 impl Evidence {
     pub(super) fn cell(
         &self,
@@ -57,7 +64,12 @@ impl Evidence {
             append: self.merged(|produced| Some(&produced.append)),
             flush,
         };
-        let mut cell = self.record(setting, place, strategy, workload, &took);
+        let gauges = self.gauges(&strategy.settings);
+        let exposure = ExposureByModel {
+            process: gauges.process.exposure(self.record_bytes),
+            power: gauges.power.exposure(self.record_bytes),
+        };
+        let mut cell = self.record(setting, place, strategy, workload, &took, exposure);
         cell.started_at_ms = started_at_ms;
         let Latencies { append_to_ack, append, flush } = took;
         let due_to_ack = self.merged_open(|open| &open.due_to_ack);
@@ -82,7 +94,12 @@ impl Evidence {
             histograms.push(("lag", self.merged_open(|open| &open.lag)));
             histograms.push(("own_lag", self.merged_open(|open| &open.own_lag)));
         }
-        Measured { cell, histograms, series: self.window.series.clone() }
+        histograms.push(("exposure_process_age", gauges.process.age_histogram()));
+        histograms.push(("exposure_power_age", gauges.power.age_histogram()));
+        histograms.push(("ack_to_written", self.ack_to_written(&strategy.settings)));
+        histograms.push(("ack_to_durable", self.ack_to_durable()));
+        let (series, flushes) = (self.window.series.clone(), self.some_flushes());
+        Measured { cell, histograms, series, flushes }
     }
 
     /// The record, but for what is judged of it.
@@ -93,6 +110,7 @@ impl Evidence {
         strategy: &Strategy,
         workload: &Workload,
         took: &Latencies,
+        exposure: ExposureByModel,
     ) -> Cell {
         let Latencies { append_to_ack, append, flush } = took;
         let window = &self.window;
@@ -101,7 +119,6 @@ impl Evidence {
         let flushes = self.flushes_within();
         let acked_per_s = float(window.acked) / seconds;
         let syncs: u64 = flushes.iter().map(|(_, event)| u64::from(event.syncs)).sum();
-        let exposure = self.exposure(&strategy.settings);
         Cell {
             schema: CELL_SCHEMA.to_owned(),
             run: setting.run.to_owned(),
@@ -145,7 +162,7 @@ impl Evidence {
             ),
             fsync_per_ack: if window.acked == 0 { 0.0 } else { float(syncs) / float(window.acked) },
             exposure,
-            ack_to_durable_ns: self.ack_to_durable(),
+            ack_to_durable_ns: quantiles(&self.ack_to_durable()),
             interval: self.interval(&strategy.settings),
             io: Io::of(window.device.as_ref(), window.log_bytes, measured_ns),
             dirty: self.dirty(&strategy.settings),
@@ -210,16 +227,18 @@ impl Evidence {
         self.window.start < at && at <= self.window.end
     }
 
-    fn exposure(&self, settings: &Settings) -> ExposureByModel {
+    fn gauges(&self, settings: &Settings) -> Gauges {
         let Window { start, end, samples, .. } = &self.window;
         // Where an acknowledgement waits for the mark in question, it comes after the step.
         let promise = strategy::promise(settings);
-        let [for_power, for_process] = [AckPromise::Flushed, AckPromise::Committed].map(|mark| {
+        let gauge = |mark: AckPromise, steps: &[DurableStep]| {
             let waits = promise == AckPromise::Flushed || promise == mark;
-            if waits { Between::Step } else { Between::Line }
-        });
-        let dated = |between| -> Vec<AckSample> {
-            samples.iter().map(|sample| sample.dated(between)).collect()
+            let between = if waits { Between::Step } else { Between::Line };
+            let dated: Vec<AckSample> =
+                samples.iter().map(|sample| sample.dated(between)).collect();
+            let mut gauge = Gauge::default();
+            gauge.add(between, &dated, steps, &[(*start, *end)]);
+            gauge
         };
         let flushed: Vec<_> = self
             .events
@@ -227,21 +246,17 @@ impl Evidence {
             .iter()
             .map(|event| DurableStep { at: event.ended, durable: event.records })
             .collect();
-        let power =
-            exposure(for_power, &dated(for_power), &flushed, *start, *end, self.record_bytes);
-        // Mapped bytes are in the page cache before the append returns.
-        let process = if strategy::is_staged(settings) {
-            let committed: Vec<_> = self
-                .events
-                .commits
-                .iter()
-                .map(|event| DurableStep { at: event.ended, durable: event.records })
-                .collect();
-            exposure(for_process, &dated(for_process), &committed, *start, *end, self.record_bytes)
+        let committed: Vec<_> = if strategy::is_staged(settings) {
+            let commits = self.events.commits.iter();
+            commits.map(|event| DurableStep { at: event.ended, durable: event.records }).collect()
         } else {
-            crate::results::Exposure::default()
+            // Mapped bytes are in the page cache before the append returns.
+            vec![DurableStep { at: Nanos::new(0), durable: u64::MAX }]
         };
-        ExposureByModel { process, power }
+        Gauges {
+            process: gauge(AckPromise::Committed, &committed),
+            power: gauge(AckPromise::Flushed, &flushed),
+        }
     }
 
     /// When a sampled record became durable.
@@ -260,18 +275,46 @@ impl Evidence {
         store_core::length_u64(early.count())
     }
 
-    fn ack_to_durable(&self) -> crate::results::Quantiles {
+    /// From acknowledgement to durability, of the sampled records; 0 where durability comes first.
+    fn ack_to_durable(&self) -> Histogram<u64> {
+        self.waits(|sampled| self.durable_at(sampled))
+    }
+
+    /// From acknowledgement to the page cache, where nothing but a power cut or the kernel's end
+    /// takes them.
+    fn ack_to_written(&self, settings: &Settings) -> Histogram<u64> {
+        let commits = &self.events.commits;
+        self.waits(|sampled| {
+            if !strategy::is_staged(settings) {
+                return Some(sampled.acked);
+            }
+            let index = commits.partition_point(|event| event.upto < sampled.end);
+            commits.get(index).map(|event| event.ended)
+        })
+    }
+
+    /// From acknowledgement until this moment, of the sampled records for which both lie in the
+    /// measured time.
+    fn waits(&self, until: impl Fn(&Sampled) -> Option<Nanos>) -> Histogram<u64> {
         let mut waits = sizes();
-        let known =
-            self.produced.iter().flat_map(|produced| &produced.sampled).filter_map(|sampled| {
-                let durable = self.durable_at(sampled)?;
-                let counts = self.window.start <= sampled.acked && durable <= self.window.end;
-                counts.then(|| (durable.since(sampled.acked).get(), sampled.stands_for))
-            });
-        for (wait, count) in known {
-            record_size(&mut waits, wait, count);
+        for sampled in self.produced.iter().flat_map(|produced| &produced.sampled) {
+            let Some(until) = until(sampled) else { continue };
+            if self.window.start <= sampled.acked && until <= self.window.end {
+                record_size(&mut waits, until.since(sampled.acked).get(), sampled.stands_for);
+            }
         }
-        quantiles(&waits)
+        waits
+    }
+
+    /// The syncs of the measured time with what each covered and took, of many as many as a chart
+    /// can show, evenly chosen.
+    fn some_flushes(&self) -> Vec<Flush> {
+        let flushes = self.flushes_within();
+        let flush = |(_, event): &(u64, FlushEvent)| Flush {
+            bytes: event.upto.since(event.from),
+            took: event.ended.since(event.started),
+        };
+        series::evenly(&flushes, MOST_FLUSHES).into_iter().map(flush).collect()
     }
 
     fn interval(&self, settings: &Settings) -> Interval {
@@ -349,6 +392,9 @@ impl Evidence {
         }
     }
 }
+
+/// Flushes that are kept of a cell.
+const MOST_FLUSHES: usize = 2000;
 
 /// Whether a sync is one write that the device forces through (FUA), which needs no flush.
 fn forces_through(setting: &Setting<'_>, strategy: &Strategy) -> bool {
@@ -545,6 +591,36 @@ mod tests {
         near(1.0 + cell.little.closed_error_pct.unwrap(), 1.0);
         assert!(cell.little.exposure_error_pct.unwrap().abs() < 1.0, "{:?}", cell.little);
         assert_eq!(cell.status, Status::Valid, "{:?}", cell.validity);
+    }
+
+    #[test]
+    fn what_charts_are_drawn_from_is_kept_whole() {
+        let interrupted = AtomicBool::new(false);
+        let setting = plain(&interrupted);
+        let at = Place { block: 0, position: 0, producers: 1 };
+        let strategy = Strategy { name: "s".to_owned(), settings: timed() };
+        let workload = Workload {
+            name: "w".to_owned(),
+            message_bytes: MessageBytes::one(9),
+            producers: vec![1],
+            window: 1,
+            pace: Pace::Closed,
+            reader: false,
+        };
+        let measured = evidence(0).cell(&setting, &at, &strategy, &workload, 7);
+        let of = |name: &str| &measured.histograms.iter().find(|(n, _)| *n == name).unwrap().1;
+        // Every nanosecond of the window has an age; nothing is ever safe from a power cut, and
+        // all is from the end of the process.
+        let power = of("exposure_power_age");
+        assert_eq!((power.len(), power.count_at(0)), (100 * MS, 0));
+        // The middle of the last millisecond between two samples.
+        near(float(power.max()), 11.5e6);
+        let process = of("exposure_process_age");
+        assert_eq!((process.len(), process.max()), (100 * MS, 0));
+        near(float(of("ack_to_durable").max()), 11.9e6);
+        assert_eq!(of("ack_to_written").max(), 0);
+        let flush = Flush { bytes: 100 * RECORD, took: Nanos::new(2 * MS) };
+        assert_eq!(measured.flushes, [flush; 10]);
     }
 
     #[test]

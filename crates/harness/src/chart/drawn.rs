@@ -1,6 +1,6 @@
 //! A chart with what belongs to it in a report.
 
-use super::{latency, load, producers, repeats};
+use super::{breakdown, exposures, flushes, latency, load, over_time, producers, repeats};
 use crate::recorded::Recorded;
 
 /// A chart beside C1, drawn from what was recorded.
@@ -47,5 +47,14 @@ pub fn all(recorded: &Recorded) -> anyhow::Result<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// The charts beside C1.
-const CHARTS: &[Draw] = &[latency::draw, load::draw, producers::draw, repeats::draw];
+/// The charts beside C1, by their numbers: C2 to C8, then C10.
+const CHARTS: &[Draw] = &[
+    latency::draw,
+    load::draw,
+    over_time::draw,
+    producers::draw,
+    exposures::draw,
+    breakdown::draw,
+    flushes::draw,
+    repeats::draw,
+];

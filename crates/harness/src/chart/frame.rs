@@ -2,7 +2,7 @@
 
 use plotters::style::Color;
 
-use super::axis::Axis;
+use super::axis::{Axis, Linear};
 use super::pen::{self, BLACK, Dash, GREY, PALE, Pen, Script};
 
 /// Where a plot lies on the sheet.
@@ -14,6 +14,8 @@ pub(super) struct Frame {
     pub(super) bottom: i32,
     /// Whether another with the same upward axis stands to the left.
     pub(super) has_left: bool,
+    /// Whether another with the same axis across stands below.
+    pub(super) has_below: bool,
 }
 
 /// A line across a plot at a round value, and what is written beside it, if anything.
@@ -29,6 +31,12 @@ pub(super) fn rulings(axis: &Axis, shown: fn(f64) -> String) -> Vec<Ruling> {
         at: axis.at(value),
         text: written.then(|| round(&shown(value))),
     };
+    axis.marks().into_iter().map(ruling).collect()
+}
+
+/// The rulings of a linear axis, of which every value is written.
+pub(super) fn rulings_linear(axis: &Linear, shown: fn(f64) -> String) -> Vec<Ruling> {
+    let ruling = |value| Ruling { at: axis.at(value), text: Some(round(&shown(value))) };
     axis.marks().into_iter().map(ruling).collect()
 }
 
@@ -62,18 +70,20 @@ impl Frame {
                 top: top + 22,
                 bottom: top + high - 44,
                 has_left: nth % columns > 0,
+                has_below: false,
             }
         };
         (0..count).map(frame).collect()
     }
 
-    /// Lines upwards, with their words below where these leave each other room.
+    /// Lines upwards, with their words below where these leave each other room, and where nothing
+    /// stands below it.
     pub(super) fn rule_across(&self, pen: &Pen<'_>, rulings: &[Ruling]) -> anyhow::Result<()> {
         let mut free = i32::MIN;
         for Ruling { at, text } in rulings {
             let line = [(*at, self.top), (*at, self.bottom)];
             pen.line(&line, Dash::Solid, PALE.mix(strength(text.is_some())))?;
-            let Some(text) = text else { continue };
+            let Some(text) = text.as_ref().filter(|_| !self.has_below) else { continue };
             let half = pen::text_width(text, 12) / 2;
             if at - half >= free {
                 pen.text(text, (*at, self.bottom + 14), Script::centred(12, BLACK))?;

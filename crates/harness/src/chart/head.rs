@@ -54,14 +54,21 @@ pub(super) fn draw_legend(pen: &Pen<'_>, entries: &[(Sign, String)]) -> anyhow::
 
 /// What stands before a name in the legend.
 pub(super) enum Sign {
+    /// Of a figure that is a lower bound.
+    AtLeast,
+    /// From the smallest to the largest block, upwards.
     Bars,
     Frontier,
     Hollow,
+    /// From a mark to a bar at the end of its line.
+    Level,
     /// A line of its own, of this width.
     Line(Dash, RGBColor, u32),
     Mark(Kind),
     /// A mark of one series among others of a kind.
     Series(Series),
+    /// From the smallest to the largest block, across.
+    Span,
     /// A part of the plot that is shaded.
     Zone(RGBColor),
 }
@@ -71,6 +78,7 @@ impl Sign {
     fn draw(&self, pen: &Pen<'_>, at: Pixel) -> anyhow::Result<()> {
         let (x, y) = at;
         match self {
+            Self::AtLeast => pen.text("≥", at, Script::centred(14, BLACK)),
             Self::Bars => {
                 pen.line(&[(x, y - 6), (x, y + 6)], Dash::Solid, GREY)?;
                 pen.line(&[(x - 3, y - 6), (x + 3, y - 6)], Dash::Solid, GREY)?;
@@ -81,20 +89,30 @@ impl Sign {
                 pen.line(&stairs, Dash::Solid, BLACK.mix(0.75).stroke_width(2))
             }
             Self::Hollow => pen.mark(Kind::GroupCommit, at, true),
+            Self::Level => {
+                pen.line(&[(x - 9, y), (x + 9, y)], Dash::Solid, GREY)?;
+                pen.fill((x - 12, y - 3), (x - 6, y + 3), GREY)?;
+                pen.line(&[(x + 9, y - 6), (x + 9, y + 6)], Dash::Solid, GREY.stroke_width(3))
+            }
             Self::Line(dash, colour, width) => {
                 pen.line(&[(x - 16, y), (x + 16, y)], *dash, colour.stroke_width(*width))
+            }
+            Self::Mark(kind) => {
+                let line = [(x - 16, y), (x + 16, y)];
+                pen.line(&line, pen::dash(*kind), pen::colour(*kind).mix(0.6))?;
+                pen.mark(*kind, at, false)
             }
             Self::Series(series) => {
                 let line = [(x - 16, y), (x + 16, y)];
                 pen.line(&line, series.dash, series.colour.mix(0.6))?;
                 pen.mark_in(series.shape, series.colour, at, false)
             }
-            Self::Zone(colour) => pen.fill((x - 12, y - 6), (x + 12, y + 6), *colour),
-            Self::Mark(kind) => {
-                let line = [(x - 16, y), (x + 16, y)];
-                pen.line(&line, pen::dash(*kind), pen::colour(*kind).mix(0.6))?;
-                pen.mark(*kind, at, false)
+            Self::Span => {
+                pen.line(&[(x - 9, y), (x + 9, y)], Dash::Solid, GREY)?;
+                pen.line(&[(x - 9, y - 2), (x - 9, y + 2)], Dash::Solid, GREY)?;
+                pen.line(&[(x + 9, y - 2), (x + 9, y + 2)], Dash::Solid, GREY)
             }
+            Self::Zone(colour) => pen.fill((x - 12, y - 6), (x + 12, y + 6), *colour),
         }
     }
 }
@@ -139,22 +157,16 @@ pub(super) fn strategies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(Si
     entries
 }
 
-/// The chart's question, with a warning before it where a disk is none.
+/// The question of chart C1, with what is to be said before it.
 pub(super) fn title(env: &Environment, rows: &[Row], model: LossModel) -> String {
-    let in_memory = env.disk.in_memory || rows.iter().any(|row| row.not_hardware.in_memory);
-    let warning = match warning(env, rows) {
-        some if some.starts_with("SOME ") => some,
-        _ if model == LossModel::Power && in_memory => {
-            "IN MEMORY, a power cut takes all: ".to_owned()
-        }
-        other if other.starts_with("IN MEMORY") => String::new(),
-        other => other,
-    };
-    format!("{warning}{}", model.question())
+    warning(env, rows, Some(model)) + model.question()
 }
 
 /// What is to be said before a title where a disk is not hardware as it is.
-pub(super) fn warning(env: &Environment, rows: &[Row]) -> String {
+///
+/// `model` is the crash that the chart is about, if any: a power cut takes all that is in memory,
+/// while to `kill -9` memory is as good as a disk.
+pub(super) fn warning(env: &Environment, rows: &[Row], model: Option<LossModel>) -> String {
     let in_memory = rows.iter().any(|row| row.not_hardware.in_memory);
     let emulated = rows.iter().any(|row| row.not_hardware.emulated);
     let simulated = rows.iter().any(|row| row.not_hardware.simulated);
@@ -169,11 +181,14 @@ pub(super) fn warning(env: &Environment, rows: &[Row]) -> String {
         let there = kinds.iter().filter(|(is_there, _)| *is_there).map(|(_, kind)| *kind);
         return format!("SOME DISKS {}: ", there.collect::<Vec<_>>().join(" OR "));
     }
-    let warning = if simulated || env.disk.simulated {
+    let in_memory = in_memory || env.disk.in_memory;
+    let warning = if in_memory && model == Some(LossModel::Power) {
+        "IN MEMORY, a power cut takes all: "
+    } else if simulated || env.disk.simulated {
         "SIMULATED DISK: "
     } else if emulated || env.disk.emulated {
         "EMULATED DISK: "
-    } else if in_memory || env.disk.in_memory {
+    } else if in_memory && model.is_none() {
         "IN MEMORY: "
     } else {
         ""

@@ -10,7 +10,7 @@ use plotters::style::Color;
 
 use self::curve::{Curve, curves};
 use super::axis::Axis;
-use super::choice::{self, Place};
+use super::choice::{self, Load, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, Ruling, rulings, rulings_at};
 use super::head::{self, Sign};
@@ -44,28 +44,7 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     }))
 }
 
-/// What a panel is about: one load in one place.
-#[derive(Clone, Copy, Eq, PartialEq)]
-struct Load<'a> {
-    place: Place<'a>,
-    workload: &'a str,
-    producers: u32,
-}
-
-impl<'a> Load<'a> {
-    fn of(row: &'a Row) -> Self {
-        Self { place: Place::of(row), workload: &row.workload, producers: row.producers }
-    }
-
-    fn has(&self, row: &Row) -> bool {
-        *self == Load::of(row)
-    }
-
-    fn words(&self) -> String {
-        format!("{} ×{}", format::clipped(self.workload, 24), self.producers)
-    }
-}
-
+/// The loads that have a panel, and the names of those that have none.
 struct Loads<'a> {
     drawn: Vec<Load<'a>>,
     left_out: Vec<String>,
@@ -100,7 +79,7 @@ fn picture(
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let rows: Vec<Row> = drawn.iter().map(|curve| curve.row.clone()).collect();
-    let title = head::warning(&recorded.environment, &rows) + QUESTION;
+    let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
     let top = head::draw_legend(&pen, &legend(drawn))?;
     pen.text("latency of acknowledgements (log)", (16, top + 22), Script::left(12, BLACK))?;

@@ -93,7 +93,7 @@ fn points<'a>(recorded: &Recorded, rows: &'a [Row]) -> Vec<Point<'a>> {
     let mut points = Vec::new();
     for row in rows {
         for (figures, invalid) in [(row.figures, false), (row.refused, true)] {
-            let cells = choice::cells_of(recorded, row, invalid);
+            let cells = choice::cells_where(recorded, row, invalid);
             points.extend(figures.and_then(|figures| point(row, &figures, &cells, invalid)));
         }
     }
@@ -153,7 +153,7 @@ fn picture(
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let rows: Vec<Row> = drawn.iter().map(|point| point.row.clone()).collect();
-    let title = head::warning(&recorded.environment, &rows) + QUESTION;
+    let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
     let top = head::draw_legend(&pen, &legend(drawn))?;
     pen.text("latency due→ack (log)", (16, top + 22), Script::left(12, BLACK))?;

@@ -100,11 +100,6 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A dot for where there is no room for a mark.
-    pub(super) fn dot(&self, at: Pixel, colour: RGBColor) -> anyhow::Result<()> {
-        self.draw(&Circle::new(at, 3, colour.filled()))
-    }
-
     /// A filled shape, so thin that what lies under it is seen.
     pub(super) fn shade(&self, corners: &[Pixel], colour: RGBColor) -> anyhow::Result<()> {
         self.draw(&Polygon::new(corners.to_vec(), colour.mix(0.16)))
@@ -138,17 +133,40 @@ impl<'a> Pen<'a> {
         at: Pixel,
         hollow: bool,
     ) -> anyhow::Result<()> {
+        self.shape(shape, colour, at, if hollow { 7 } else { 5 }, hollow)
+    }
+
+    /// The same, but small: one of very many, or where there is no room.
+    pub(super) fn dot(
+        &self,
+        shape: Kind,
+        colour: RGBColor,
+        at: Pixel,
+        hollow: bool,
+    ) -> anyhow::Result<()> {
+        self.shape(shape, colour, at, if hollow { 3 } else { 2 }, hollow)
+    }
+
+    /// A kind's shape that reaches about `r` pixels to each side.
+    fn shape(
+        &self,
+        shape: Kind,
+        colour: RGBColor,
+        at: Pixel,
+        r: i32,
+        hollow: bool,
+    ) -> anyhow::Result<()> {
         let (x, y) = at;
-        let r = if hollow { 7 } else { 5 };
+        let wide = if r < 5 { 1 } else { 2 };
         let corners: &[Pixel] = match shape {
             Kind::GroupCommit if hollow => {
-                return self.draw(&Circle::new(at, r, colour.stroke_width(2)));
+                return self.draw(&Circle::new(at, r, colour.stroke_width(wide)));
             }
-            Kind::GroupCommit => return self.draw(&Circle::new(at, 6, colour.filled())),
+            Kind::GroupCommit => return self.draw(&Circle::new(at, r + 1, colour.filled())),
             Kind::None => {
                 let falling = [(x - r, y - r), (x + r, y + r)];
                 let rising = [(x - r, y + r), (x + r, y - r)];
-                let width = if hollow { 1 } else { 2 };
+                let width = if hollow { 1 } else { wide };
                 self.line(&falling, Dash::Solid, colour.stroke_width(width))?;
                 return self.line(&rising, Dash::Solid, colour.stroke_width(width));
             }
@@ -160,7 +178,7 @@ impl<'a> Pen<'a> {
         };
         if hollow {
             let closed: Vec<Pixel> = corners.iter().chain(&corners[..1]).copied().collect();
-            return self.line(&closed, Dash::Solid, colour.stroke_width(2));
+            return self.line(&closed, Dash::Solid, colour.stroke_width(wide));
         }
         self.draw(&Polygon::new(corners.to_vec(), colour.filled()))
     }
@@ -196,6 +214,17 @@ pub(super) fn colour(kind: Kind) -> RGBColor {
         Kind::GroupCommit => BLUE,
         Kind::None => MIDDLE_GREY,
         Kind::Raw => BLACK,
+    }
+}
+
+/// A number for each kind, to order marks by.
+pub(super) fn kind_rank(kind: Kind) -> u8 {
+    match kind {
+        Kind::None => 0,
+        Kind::Raw => 1,
+        Kind::FlushRealtime => 2,
+        Kind::CommitRealtime => 3,
+        Kind::GroupCommit => 4,
     }
 }
 

@@ -75,12 +75,12 @@ impl Plot {
     pub(super) fn draw_axes(&self, pen: &Pen<'_>, model: LossModel) -> anyhow::Result<()> {
         let (top, bottom, start) = (self.top, self.bottom, self.band_end);
         pen.fill((LEFT, top), (start, bottom), BAND)?;
-        let beside_band = Frame { left: start, right: RIGHT, top, bottom, has_left: false };
+        let (has_left, has_below) = (false, false);
+        let beside_band = Frame { left: start, right: RIGHT, top, bottom, has_left, has_below };
         beside_band.rule_across(pen, &rulings(&self.x, format::duration))?;
         let whole = Frame { left: LEFT, ..beside_band };
         whole.rule_up(pen, &rulings(&self.y, format::count))?;
-        let frame = [(LEFT, top), (LEFT, bottom), (RIGHT, bottom)];
-        pen.line(&frame, Dash::Solid, GREY)?;
+        whole.outline(pen)?;
         pen.line(&[(start, top), (start, bottom)], Dash::Dotted, GREY)?;
         let band_middle = i32::midpoint(LEFT, start);
         pen.text("0", (band_middle, bottom + 14), Script::centred(12, BLACK).bold())?;

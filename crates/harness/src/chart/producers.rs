@@ -126,7 +126,7 @@ fn point<'a>(
     figures: &Figures,
     hollow: bool,
 ) -> (u32, Point<'a>) {
-    let cells = choice::cells_of(recorded, row, hollow);
+    let cells = choice::cells_where(recorded, row, hollow);
     let window = cells.first().map_or(1, |cell| cell.window);
     let flushed = cells.iter().filter(|cell| cell.messages_per_flush.count > 0);
     let batch = Stat::of(flushed.map(|cell| cell.messages_per_flush.mean));
@@ -143,12 +143,12 @@ fn picture(recorded: &Recorded, drawn: &[Line<'_>], said: &[String]) -> anyhow::
     let pen = Pen::new(&mut out)?;
     let rows: Vec<Row> =
         drawn.iter().flat_map(|line| &line.points).map(|point| point.row.clone()).collect();
-    let title = head::warning(&recorded.environment, &rows) + QUESTION;
+    let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
     let top = head::draw_legend(&pen, &legend(drawn, &rows))?;
     let words = i32::try_from(said.len()).unwrap_or(0) * 16;
     let (top, bottom) = (top + 42, HEIGHT - 58 - words);
-    let left = Frame { left: LEFT, right: 424, top, bottom, has_left: false };
+    let left = Frame { left: LEFT, right: 424, top, bottom, has_left: false, has_below: false };
     let right = Frame { left: 524, right: super::RIGHT, ..left };
     draw_batches(&pen, left, drawn)?;
     draw_rates(&pen, right, drawn)?;

@@ -72,9 +72,9 @@ impl Strip {
         let dot = |cell: &&Cell| Dot {
             rate: cell.acked_per_s,
             name: if is_canary {
-                format!("{} {}", cell.block + 1, format::clipped(&cell.workload, 8))
+                format!("{} {}", cell.block, format::clipped(&cell.workload, 8))
             } else {
-                (u64::from(cell.block) + 1).to_string()
+                cell.block.to_string()
             },
             invalid: cell.status == Status::Invalid,
         };
@@ -109,9 +109,7 @@ impl Strip {
 }
 
 fn strip(recorded: &Recorded, row: &Row) -> Option<Strip> {
-    let mut cells = choice::cells_of(recorded, row, false);
-    cells.extend(choice::cells_of(recorded, row, true));
-    Strip::of(row.label(), false, cells)
+    Strip::of(row.label(), false, choice::cells_of(recorded, row))
 }
 
 /// The canaries of each place.
@@ -144,7 +142,7 @@ fn picture(recorded: &Recorded, rows: &[Row], drawn: &[Strip]) -> anyhow::Result
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let (manifest, env) = (&recorded.manifest, &recorded.environment);
-    let title = head::warning(env, rows) + QUESTION;
+    let title = head::warning(env, rows, None) + QUESTION;
     head::draw_title(&pen, &title, manifest, env, rows)?;
     let top = head::draw_legend(&pen, &legend(recorded, drawn))? + 20;
     let reach = reach(drawn);
@@ -278,12 +276,14 @@ impl Column {
             .collect();
         let colour = pen::colour(strip.kind);
         pen.line(&spots, Dash::Solid, colour.mix(0.6))?;
+        // A cross says that a block is invalid.
+        let shape = if strip.kind == Kind::None { Kind::GroupCommit } else { strip.kind };
         let small = high / gaps < 8;
         for (dot, at) in strip.dots.iter().zip(spots) {
             match (dot.invalid, small) {
                 (true, _) => pen.mark(Kind::None, at, false)?,
-                (false, true) => pen.dot(at, colour)?,
-                (false, false) => pen.mark(strip.kind, at, false)?,
+                (false, true) => pen.dot(shape, colour, at, false)?,
+                (false, false) => pen.mark_in(shape, colour, at, false)?,
             }
         }
         Ok(())
@@ -292,8 +292,9 @@ impl Column {
 
 fn note(recorded: &Recorded, drawn: &[Strip], rest: &[Strip]) -> String {
     let mut sentences = vec![
-        "Blocks follow each other downwards: a slant is drift, a spike an outlier. No block was \
-         left out but those that are crossed, which take no part in the median."
+        "Blocks, which are counted from 0, follow each other downwards: a slant is drift, a spike \
+         an outlier. No block was left out but those that are crossed, which take no part in the \
+         median."
             .to_owned(),
     ];
     let flagged: Vec<String> = recorded
@@ -301,7 +302,7 @@ fn note(recorded: &Recorded, drawn: &[Strip], rest: &[Strip]) -> String {
         .noise
         .iter()
         .filter(|noise| noise.flagged)
-        .map(|noise| format!("{} ({:.0} %)", u64::from(noise.block) + 1, noise.spread_pct))
+        .map(|noise| format!("{} ({:.0} %)", noise.block, noise.spread_pct))
         .collect();
     if !flagged.is_empty() {
         let pct = recorded.manifest.gates().noise_max_pct;

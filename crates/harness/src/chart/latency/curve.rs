@@ -87,7 +87,7 @@ pub(super) fn curves<'a>(recorded: &Recorded, rows: &'a [Row]) -> anyhow::Result
     let mut curves = Vec::new();
     for row in rows {
         for invalid in [false, true] {
-            let cells = choice::cells_of(recorded, row, invalid);
+            let cells = choice::cells_where(recorded, row, invalid);
             curves.extend(curve(recorded, row, &cells, invalid)?);
         }
     }

@@ -1,0 +1,267 @@
+//! Chart C7: from append to acknowledgement, and from there to the page cache and to the disk.
+//!
+//! Each stage has a line with its median and its 99th percentile. Stages are not stacked: on a
+//! logarithmic axis lengths do not add up, and the percentiles of parts are not parts of one.
+
+use plotters::style::Color;
+
+use super::axis::Axis;
+use super::choice::{self, Chosen};
+use super::drawn::{Drawn, Figure};
+use super::frame::{Frame, rulings};
+use super::head::{self, Sign};
+use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Script};
+use super::{HEIGHT, RIGHT, with_description};
+use crate::clock::float;
+use crate::distribution::quantiles;
+use crate::format;
+use crate::recorded::Recorded;
+use crate::results::{AckPromise, Cell, Kind, Quantiles};
+use crate::summary::{Loops, Row, Stat};
+
+/// Chart C7 of what was recorded; `None` where no strategy acknowledged anything.
+///
+/// # Errors
+///
+/// If the drawing library fails, or a recorded histogram cannot be read.
+pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
+    let has = |row: &Row| {
+        let cells = choice::cells_of(recorded, row);
+        Ok(cells.iter().any(|cell| cell.ack_ns().count > 0))
+    };
+    let Some(chosen) = choice::choose(recorded, MOST, has)? else { return Ok(None) };
+    let mut stages = Vec::new();
+    for row in &chosen.rows {
+        stages.extend(stages_of(recorded, row)?);
+    }
+    let mut out = String::new();
+    let pen = Pen::new(&mut out)?;
+    let Recorded { manifest, environment, .. } = recorded;
+    let title = head::warning(environment, &chosen.rows, None) + QUESTION;
+    head::draw_title(&pen, &title, manifest, environment, &chosen.rows)?;
+    let top = head::draw_legend(&pen, &legend(&chosen.rows, &stages))? + 22;
+    draw_plot(&pen, &chosen.rows, &stages, top)?;
+    pen.text(&format::clipped(&chosen.setting, 135), (16, HEIGHT - 8), Script::left(11, GREY))?;
+    pen.finish()?;
+    let svg = with_description(&out, &title, &description(&chosen, &stages), NAME);
+    let note = note(&chosen);
+    let rows = stages.iter().map(figures).collect();
+    let (name, heads) = (NAME.to_owned(), HEADS.to_vec());
+    Ok(Some(Drawn { name, question: QUESTION, note, svg, heads, rows }))
+}
+
+/// From one moment in a message's life to another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Part {
+    /// From append, or from when it was due, to its acknowledgement.
+    Acked,
+    /// From there to the page cache.
+    Written,
+    /// From there to the return of the sync that covers it.
+    Durable,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::Acked, Self::Written, Self::Durable];
+
+    fn name(self, loops: Loops) -> &'static str {
+        match self {
+            Self::Acked if loops == Loops::Open => "due → ack",
+            Self::Acked => "append → ack",
+            Self::Written => "ack → page cache",
+            Self::Durable => "ack → durable",
+        }
+    }
+}
+
+/// A part for one strategy.
+struct Stage<'a> {
+    row: &'a Row,
+    part: Part,
+    hollow: bool,
+    /// Median and 99th percentile over blocks; `None` where nothing is known.
+    times: Option<[Stat; 2]>,
+}
+
+impl Stage<'_> {
+    /// What is said beside it.
+    fn said(&self) -> String {
+        let Some([p50, p99]) = &self.times else {
+            return match (self.row.kind, self.part) {
+                (Kind::None, Part::Durable) => "never: nothing is synced".to_owned(),
+                _ => "not recorded".to_owned(),
+            };
+        };
+        if p99.max <= 0.0 {
+            return "0: before the acknowledgement".to_owned();
+        }
+        let [p50, p99] = [p50, p99].map(|stat| format::duration(stat.centre()));
+        format!("{p50} · {p99}")
+    }
+}
+
+fn stages_of<'a>(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Vec<Stage<'a>>> {
+    let (cells, hollow) = choice::counted(recorded, row);
+    let mut stages = Vec::new();
+    for part in Part::ALL {
+        let mut known = Vec::new();
+        for cell in &cells {
+            known.extend(quantiles_of(recorded, cell, part)?);
+        }
+        let stat = |of: fn(&Quantiles) -> u64| Stat::of(known.iter().map(|q| float(of(q))));
+        let times = stat(|q| q.p50).zip(stat(|q| q.p99)).map(|(p50, p99)| [p50, p99]);
+        stages.push(Stage { row, part, hollow, times });
+    }
+    Ok(stages)
+}
+
+/// What a cell says of a part; `None` if it does not.
+fn quantiles_of(recorded: &Recorded, cell: &Cell, part: Part) -> anyhow::Result<Option<Quantiles>> {
+    let found = match part {
+        Part::Acked => cell.ack_ns(),
+        Part::Durable => cell.ack_to_durable_ns,
+        // What is acknowledged as written or durable is in the page cache by then.
+        Part::Written if cell.ack_at != AckPromise::Wrote => {
+            Quantiles { count: 1, ..Quantiles::default() }
+        }
+        Part::Written => match recorded.histogram(cell, "ack_to_written")? {
+            Some(waits) => quantiles(&waits),
+            None => Quantiles::default(),
+        },
+    };
+    Ok((found.count > 0).then_some(found))
+}
+
+fn draw_plot(pen: &Pen<'_>, rows: &[Row], stages: &[Stage<'_>], top: i32) -> anyhow::Result<()> {
+    let bottom = HEIGHT - 66;
+    let times: Vec<f64> = stages
+        .iter()
+        .filter_map(|stage| stage.times.as_ref())
+        .flatten()
+        .flat_map(|stat| [stat.low(), stat.centre(), stat.high()])
+        .collect();
+    let across = Axis::around(&times, 1e3..1e9, BAND_END..RIGHT);
+    pen.fill((LEFT, top), (BAND_END, bottom), BAND)?;
+    let (has_left, has_below) = (false, false);
+    let beside_band = Frame { left: BAND_END, right: RIGHT, top, bottom, has_left, has_below };
+    beside_band.rule_across(pen, &rulings(&across, format::duration))?;
+    Frame { left: LEFT, ..beside_band }.outline(pen)?;
+    pen.line(&[(BAND_END, top), (BAND_END, bottom)], Dash::Dotted, GREY)?;
+    let middle = i32::midpoint(LEFT, BAND_END);
+    pen.text("0", (middle, bottom + 14), Script::centred(12, BLACK).bold())?;
+    let middle = i32::midpoint(BAND_END, RIGHT);
+    pen.text("time (log)", (middle, bottom + 34), Script::centred(12, BLACK))?;
+    let count = i32::try_from(rows.len()).unwrap_or(i32::MAX).max(1);
+    let high = ((bottom - top) / count).min(96);
+    for (nth, row) in (0..).zip(rows) {
+        let group = top + nth * high;
+        if nth > 0 {
+            pen.line(&[(16, group), (RIGHT, group)], Dash::Solid, pen::PALE)?;
+        }
+        let name = format::clipped(&row.strategy, 14);
+        let step = (high - 8) / 3;
+        let first = group + 4 + step / 2;
+        pen.text(&name, (16, first), Script::left(12, BLACK).bold())?;
+        let of_row = stages.iter().filter(|stage| std::ptr::eq(stage.row, row));
+        for (line, stage) in (0..).zip(of_row) {
+            draw_stage(pen, stage, &across, first + line * step)?;
+        }
+    }
+    Ok(())
+}
+
+fn draw_stage(pen: &Pen<'_>, stage: &Stage<'_>, across: &Axis, y: i32) -> anyhow::Result<()> {
+    let name = stage.part.name(stage.row.loops);
+    pen.text(name, (LEFT - 8, y), Script::right(11, BLACK))?;
+    let said = stage.said();
+    let Some([p50, p99]) = &stage.times else {
+        return pen.text(&said, (BAND_END + 8, y), Script::left(11, GREY));
+    };
+    let x = |ns: f64| if ns > 0.0 { across.at(ns) } else { i32::midpoint(LEFT, BAND_END) };
+    let (kind, colour) = (stage.row.kind, pen::colour(stage.row.kind));
+    let (from, to) = (x(p50.centre()), x(p99.centre()));
+    pen.line(&[(from, y), (to, y)], pen::dash(kind), colour.stroke_width(1))?;
+    for stat in [p50, p99] {
+        let (low, high) = (x(stat.low()), x(stat.high()));
+        if low != high {
+            // Below the line, where the line does not hide it.
+            pen.line(&[(low, y + 7), (high, y + 7)], Dash::Solid, GREY)?;
+            for end in [low, high] {
+                pen.line(&[(end, y + 5), (end, y + 9)], Dash::Solid, GREY)?;
+            }
+        }
+    }
+    pen.line(&[(to, y - 6), (to, y + 6)], Dash::Solid, colour.stroke_width(3))?;
+    pen.mark(kind, (from, y), stage.hollow)?;
+    let right = x(p99.high()).max(to).max(from).max(BAND_END - 2) + 10;
+    let wide = pen::text_width(&said, 11);
+    let left = x(p50.low()).min(from) - 11;
+    if right + wide <= RIGHT {
+        pen.text(&said, (right, y), Script::left(11, BLACK))
+    } else {
+        pen.text(&said, (left.max(LEFT + wide), y), Script::right(11, BLACK))
+    }
+}
+
+fn legend(rows: &[Row], stages: &[Stage<'_>]) -> Vec<(Sign, String)> {
+    let mut entries = head::strategies(rows);
+    entries.push((Sign::Level, "mark: median, bar: p99 of messages".to_owned()));
+    let varies =
+        |stage: &Stage<'_>| stage.times.iter().flatten().any(|stat| stat.low() < stat.high());
+    if stages.iter().any(varies) {
+        entries.push((Sign::Span, "below: over blocks".to_owned()));
+    }
+    if stages.iter().any(|stage| stage.hollow) {
+        entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
+    }
+    entries
+}
+
+fn note(chosen: &Chosen) -> String {
+    format!(
+        "Of {}. The time until a message is durable is counted from its acknowledgement: with a \
+         strategy that acknowledges after its sync it is 0, and the sync is within the first \
+         part. Percentiles of the parts do not add up to one of the whole.{}",
+        chosen.setting, chosen.left_out
+    )
+}
+
+fn description(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
+    let mut sentences = vec![format!(
+        "Median and 99th percentile of each part of a message's way, on a logarithmic axis with a \
+         band for 0; {}.",
+        chosen.setting
+    )];
+    sentences.extend(stages.iter().map(|stage| {
+        let invalid = if stage.hollow { " (invalid)" } else { "" };
+        let part = stage.part.name(stage.row.loops);
+        format!("{}{invalid}, {part}: {}.", stage.row.strategy, stage.said())
+    }));
+    sentences.join(" ")
+}
+
+fn figures(stage: &Stage<'_>) -> Vec<Figure> {
+    let invalid = if stage.hollow { " (invalid)" } else { "" };
+    let name = format!("{}{invalid}", stage.row.strategy);
+    let mut row =
+        vec![Figure::Text(name), Figure::Text(stage.part.name(stage.row.loops).to_owned())];
+    match &stage.times {
+        Some(times) => row.extend(times.iter().flat_map(|stat| {
+            let range = stat.range(format::duration);
+            let centre = stat.centre();
+            [Figure::Number(format::duration(centre), centre), Figure::Text(range)]
+        })),
+        None => row.extend([const { Figure::Missing }; 4]),
+    }
+    row
+}
+
+const NAME: &str = "c7";
+const QUESTION: &str = "Where does the time go, from append to the disk?";
+const HEADS: [&str; 6] = ["strategy", "part", "p50", "p50 over blocks", "p99", "p99 over blocks"];
+
+const LEFT: i32 = 206;
+/// Where the band of 0 ends.
+const BAND_END: i32 = 262;
+/// Strategies in one chart.
+const MOST: usize = 6;
