@@ -127,9 +127,11 @@ fn histogram(text: &str) -> Result<Histogram<u64>> {
             continue;
         };
         let bytes = STANDARD.decode(interval.encoded_histogram())?;
-        let one = Deserializer::new()
+        let mut one = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|error| anyhow!("{error}"))?;
+        // What is read reaches as far as its largest value, and others may be added that have more.
+        one.auto(true);
         match &mut all {
             Some(all) => all.add(one).map_err(|error| anyhow!("{error}"))?,
             None => all = Some(one),

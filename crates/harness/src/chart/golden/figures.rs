@@ -143,6 +143,16 @@ fn exposure_is_told_for_each_strategy_and_crash() {
 }
 
 #[test]
+fn exposure_of_a_block_may_be_far_longer_than_that_of_the_first() {
+    let mut cells = strategies();
+    for cell in cells.iter_mut().filter(|cell| cell.block == 1) {
+        cell.exposure.power.age_ns.p99 *= 100_000;
+    }
+    let found = whole(&cells, "c6");
+    assert!(found.rows.iter().all(|row| row.last() == Some(&Figure::Number("2".to_owned(), 2.0))));
+}
+
+#[test]
 fn the_line_of_a_known_disk_is_found() {
     let found = whole(&strategies(), "c8");
     assert!(found.svg.contains("2.0 ms + bytes / (95 MiB/s)"), "{}", found.note);
