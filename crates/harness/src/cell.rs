@@ -113,6 +113,9 @@ pub fn measure(
         .with_context(|| format!("strategy {}", strategy.name))?;
     let bodies = Bodies::mixed(setting.seed, &workload.message_bytes)?;
     let load = Load::new(shape(setting, place, &settings, workload)?, bodies);
+    if strategy::promise(&settings) != AckPromise::Flushed {
+        recorder.count_by(load.counter());
+    }
     let (window, produced, read) = thread::scope(|scope| {
         let reading = reader.as_ref().map(|reader| scope.spawn(|| reader.run()));
         let producers = load.start(scope, &log);

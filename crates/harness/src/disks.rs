@@ -69,7 +69,10 @@ pub enum DiskSpec {
 impl DiskSpec {
     /// Whether it is made for a run, and taken away after it.
     pub fn is_made(&self) -> bool {
-        !matches!(self, Self::Host { .. })
+        match self {
+            Self::Emulated { .. } | Self::Loop { .. } | Self::Tmpfs { .. } => true,
+            Self::Host { .. } | Self::Simulated { .. } => false,
+        }
     }
 }
 
@@ -242,7 +245,7 @@ impl Disk {
             }
             DiskSpec::Simulated { .. } => Ok(Err(Unavailable {
                 why: "a simulated disk has no files to measure".to_owned(),
-                how: "cargo xtask powercut simulates what a power cut takes".to_owned(),
+                how: "a sweep measures it in virtual time, and powercut cuts it".to_owned(),
             })),
             DiskSpec::Tmpfs { bytes } => unavailable::told(making::memory(given, *bytes)),
         }

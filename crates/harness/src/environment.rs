@@ -37,6 +37,7 @@ pub fn capture(dir: &Path) -> Result<Environment> {
         cores: cores(),
         memory_bytes: read("/proc/meminfo").as_deref().and_then(memory_bytes),
         clocksource: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        clock_step_ns: clock_step_ns(),
         build: build(),
         sysctls: sysctls(),
         disk: disk::inspect(dir)?,
@@ -60,6 +61,8 @@ pub fn checks(env: &Environment, probe: &Probe, allow_in_memory: bool) -> Vec<Ch
         virtual_machine_check(env.virtual_machine),
         emulated_disk(disk),
         clocksource(env.clocksource.as_deref()),
+        clock_step(env.clock_step_ns),
+        compression(disk),
         io_limits(disk, &env.machine.cgroup),
         memory_limit(env),
         governor(env.machine.governor.as_deref()),
@@ -135,6 +138,25 @@ fn emulated_disk(disk: &DiskInfo) -> Check {
         device,
         "the device is not a loop, device mapper, md, nbd or zram",
     )
+}
+
+/// Latencies are differences of two looks at the clock.
+fn clock_step(found: Option<u64>) -> Check {
+    let is_fine = found.is_some_and(|step| step <= 1000);
+    let level = if is_fine { Level::Pass } else { Level::Warn };
+    let value = found.map_or_else(|| "not known".to_owned(), |step| format!("{step} ns"));
+    check("clock_step", level, value, "the clock moves in steps of 1 µs or less")
+}
+
+/// Bodies are random bytes, which nothing makes smaller; a user's may be.
+fn compression(disk: &DiskInfo) -> Check {
+    let options = disk.mount_options.iter().flat_map(|options| options.split(','));
+    let found = options.into_iter().find(|option| option.starts_with("compress"));
+    let compresses = found.is_some() || disk.file_system.as_deref() == Some("zfs");
+    let level = if compresses { Level::Label } else { Level::Pass };
+    let value = found.map_or_else(|| file_system(disk), str::to_owned);
+    let rule = "the file system compresses nothing: bodies are random, as few users' are";
+    check("compression", level, value, rule)
 }
 
 /// A control group's limits on a disk make another disk of it.
@@ -304,6 +326,12 @@ fn cores() -> u32 {
     }
 }
 
+/// The least that the clock moves by, in nanoseconds; `None` if it does not move.
+fn clock_step_ns() -> Option<u64> {
+    let looks: Vec<u64> = (0..10_000).map(|_| crate::clock::now().get()).collect();
+    looks.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|step| *step > 0).min()
+}
+
 /// Version, optimisation, target and compiler of this program; a build script hands the last down.
 fn build() -> String {
     let kind = if cfg!(debug_assertions) { DEBUG } else { "release" };
@@ -410,6 +438,7 @@ mod tests {
             cores: 2,
             memory_bytes: Some(1 << 34),
             clocksource: Some("tsc".to_owned()),
+            clock_step_ns: Some(20),
             build: "harness 0.0.0, release, x86_64-linux".to_owned(),
             sysctls: BTreeMap::new(),
             disk: DiskInfo {
@@ -437,7 +466,7 @@ mod tests {
         let mut env = sound();
         change(&mut env);
         let checks = checks(&env, &probe(sync_ns_p50), allow_in_memory);
-        assert_eq!(checks.len(), 13, "passed or not, each is there");
+        assert_eq!(checks.len(), 15, "passed or not, each is there");
         assert!(checks.iter().all(|check| !check.value.is_empty() && !check.rule.is_empty()));
         let failed = checks.into_iter().filter(|check| check.level != Level::Pass);
         failed.map(|check| (check.code, check.level)).collect()
@@ -462,6 +491,14 @@ mod tests {
             &[("governor", Level::Warn)],
         );
         check(|env| env.machine.governor = Some("performance".to_owned()), &[]);
+        check(|env| env.clock_step_ns = Some(1000), &[]);
+        check(|env| env.clock_step_ns = Some(1001), &[("clock_step", Level::Warn)]);
+        check(|env| env.clock_step_ns = None, &[("clock_step", Level::Warn)]);
+        let compressed = |options: &'static str| {
+            move |env: &mut Environment| env.disk.mount_options = Some(options.to_owned())
+        };
+        check(compressed("rw,compress=zstd:3"), &[("compression", Level::Label)]);
+        check(compressed("rw,nocompress"), &[]);
         let limit = |version, bytes| {
             move |env: &mut Environment| {
                 env.machine.cgroup =

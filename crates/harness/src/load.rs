@@ -2,6 +2,7 @@
 //! on their way; or sends when messages are due, whatever became of those before.
 
 mod bodies;
+mod progress;
 mod reader;
 mod schedule;
 
@@ -20,6 +21,8 @@ use store_core::{LogOffset, Message, Nanos, QueueId, TimestampMs, Wait};
 use store_os::{AckError, AppendError, Log, Queue, Ticket};
 
 pub use self::bodies::Bodies;
+pub use self::progress::Acknowledged;
+use self::progress::{Shown, total};
 pub use self::reader::{READ_BYTES, Reader};
 pub use self::schedule::{Offered, Schedule};
 use crate::clock::{nanos, now, wall_ms};
@@ -49,19 +52,10 @@ pub struct Load {
     /// When the measured time began and ended, in nanoseconds; each is set before its phase.
     starts_at: AtomicU64,
     ends_at: AtomicU64,
-    progress: Vec<Shown>,
+    progress: Arc<[Shown]>,
     pub(crate) bodies: Bodies,
     pub(crate) shape: Shape,
     begun: Nanos,
-}
-
-/// What a producer shows, on a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shown {
-    acked: AtomicU64,
-    /// The longest append since it was last looked at.
-    worst_ns: AtomicU64,
 }
 
 /// What a producer measured.
@@ -81,10 +75,12 @@ pub struct Produced {
     pub outside_ns: u64,
     /// Some of the acknowledged records: where each ends and when it was acknowledged.
     pub sampled: Vec<Sampled>,
-    /// Appends whose acknowledgement passed its deadline.
+    /// Messages that count and whose acknowledgement passed its deadline.
     pub timeouts: u64,
-    /// Appends that were refused because the disk did not keep up.
+    /// Appends that were refused because the disk did not keep up,
     pub refused: u64,
+    /// and how long they waited for that within the measured time.
+    pub refused_ns: u64,
     /// The first append that failed otherwise; the producer stopped there.
     pub failed: Option<String>,
 }
@@ -152,7 +148,12 @@ impl Load {
 
     /// Messages acknowledged since the start.
     pub fn acked(&self) -> u64 {
-        self.progress.iter().map(|shown| shown.acked.load(Ordering::Relaxed)).sum()
+        total(&self.progress)
+    }
+
+    /// The same count for who looks from elsewhere.
+    pub fn counter(&self) -> Acknowledged {
+        Acknowledged(Arc::clone(&self.progress))
     }
 
     /// The longest append that ended since this was last asked.
@@ -393,8 +394,13 @@ impl<'a> Producer<'a> {
             Ok(taken) => Ok(Some(taken)),
             Err(AppendError::SegmentNotReady | AppendError::StagingFull) => {
                 self.free_at = now();
-                self.show_worst(self.free_at.since(begun));
-                self.produced.refused += 1;
+                let took = self.free_at.since(begun);
+                self.show_worst(took);
+                if self.counts(begun) {
+                    let outside = self.load.outside(begun, self.free_at);
+                    self.produced.refused += 1;
+                    self.produced.refused_ns += took.get().saturating_sub(outside);
+                }
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -460,8 +466,9 @@ impl<'a> Producer<'a> {
     fn timed_out(&mut self, due: Option<Nanos>, begun: Nanos) {
         self.free_at = now();
         self.show_worst(self.free_at.since(begun));
-        self.produced.timeouts += 1;
         if self.counts(begun) {
+            self.produced.timeouts += 1;
+            self.produced.outside_ns += self.load.outside(begun, self.free_at);
             self.produced.record(due, begun, self.free_at);
         }
     }
@@ -523,6 +530,7 @@ impl Produced {
             sampled: Vec::with_capacity(MAX_SAMPLES),
             timeouts: 0,
             refused: 0,
+            refused_ns: 0,
             failed: None,
         }
     }

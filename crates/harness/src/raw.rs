@@ -199,6 +199,7 @@ impl Raw {
             volatile_cache: setting.volatile_cache,
             gates: setting.gates,
             steadiness: None,
+            flush_drift: None,
         };
         validity::judge(&mut cell, setting.environment_checks, &seen);
         let histograms =

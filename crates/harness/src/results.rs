@@ -194,7 +194,7 @@ pub struct Machine {
     /// How much of the time some task waited for a disk (`/proc/pressure/io`).
     pub io_pressure_pct: Option<f64>,
     /// Bytes that the device was given beyond those of this process, about: the file system's own
-    /// and what was dirty before are among them.
+    /// and what was dirty before are among them, so it is recorded and not judged.
     pub foreign_write_bytes: Option<u64>,
     /// Bytes that this process had written to disks; a page that is written anew counts with all
     /// that the kernel keeps together with it. `null` before schema 1.1.

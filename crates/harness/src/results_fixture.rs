@@ -238,6 +238,7 @@ pub(crate) fn environment() -> Environment {
         cores: 2,
         memory_bytes: Some(8 << 30),
         clocksource: Some("kvm-clock".to_owned()),
+        clock_step_ns: Some(20),
         build: "rustc 1.95.0, release, x86_64-unknown-linux-gnu".to_owned(),
         sysctls: [("vm.dirty_ratio", "20"), ("vm.dirty_background_ratio", "10")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))

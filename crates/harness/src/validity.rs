@@ -18,6 +18,9 @@ pub struct Seen {
     pub gates: Gates,
     /// How much the rate moved; `None` if nothing tells.
     pub steadiness: Option<Steadiness>,
+    /// The median time of a sync in the last third of the time by that in the first; `None` with
+    /// few syncs.
+    pub flush_drift: Option<f64>,
 }
 
 /// Fills in the cell's checks, those of the environment included, and its status.
@@ -42,6 +45,7 @@ pub fn judge(cell: &mut Cell, environment: &[Check], seen: &Seen) {
     checks.extend(steal(cell, seen.gates));
     checks.extend(dirty_limit(cell));
     checks.extend(steady_state(seen.steadiness));
+    checks.extend(flush_drift(seen.flush_drift));
     checks.push(ended(cell));
     cell.status = status(&checks);
     cell.validity = checks;
@@ -274,6 +278,15 @@ fn steady_state(steadiness: Option<Steadiness>) -> Option<Check> {
     Some(check("steady_state", level, value, rule))
 }
 
+/// A disk that lives on credit, of an account or of a quick part of its memory, ends it some time.
+fn flush_drift(drift: Option<f64>) -> Option<Check> {
+    let drift = drift?;
+    let level = worse_if(drift > 1.3, Level::Warn);
+    let rule = "a sync takes no more than 1.3 times as long in the last third of the time as in \
+                the first: else a disk's burst may be over, and what follows slower still";
+    Some(check("flush_drift", level, format!("{drift:.2} times"), rule))
+}
+
 fn ended(cell: &Cell) -> Check {
     let early = cell.ended_by == EndedBy::Bytes && cell.kind != Kind::Raw;
     let level = worse_if(early, Level::Label);
@@ -358,6 +371,14 @@ mod tests {
             cell.counts.flushes = 100;
             cell.io.flush_requests = Some(49);
         });
+    }
+
+    #[test]
+    fn a_disk_whose_syncs_become_slower_is_warned_of() {
+        let drift = |drift| Seen { flush_drift: Some(drift), ..Seen::default() };
+        check_level("flush_drift", Level::Pass, drift(1.3), |_| {});
+        check_level("flush_drift", Level::Warn, drift(1.31), |_| {});
+        check_level("flush_drift", Level::Pass, drift(0.5), |_| {});
     }
 
     #[test]

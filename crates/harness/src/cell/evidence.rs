@@ -81,6 +81,7 @@ impl Evidence {
             volatile_cache: setting.volatile_cache && !forces_through(setting, strategy),
             gates: setting.gates,
             steadiness: series::steadiness(&self.window.series),
+            flush_drift: self.flush_drift(),
         };
         let checks: Vec<Check> =
             setting.environment_checks.iter().chain(&self.said).cloned().collect();
@@ -216,6 +217,22 @@ impl Evidence {
             .map(|event| (event.records - std::mem::replace(&mut before, event.records), *event))
             .filter(|(_, event)| self.is_within(event.ended))
             .collect()
+    }
+
+    /// The median time of a sync in the last third of the window by that in the first.
+    fn flush_drift(&self) -> Option<f64> {
+        let third = self.window.end.since(self.window.start).get() / 3;
+        let early = self.window.start.after(Nanos::new(third));
+        let late = self.window.start.after(Nanos::new(2 * third));
+        let flushes = self.flushes_within();
+        let took = |is_in: &dyn Fn(&FlushEvent) -> bool| {
+            let of = flushes.iter().map(|(_, event)| event).filter(|event| is_in(event));
+            quantiles_of(of.map(|event| event.ended.since(event.started).get()))
+        };
+        let [first, last] =
+            [took(&|event| event.ended <= early), took(&|event| late < event.ended)];
+        let is_known = FEWEST_SYNCS <= first.count.min(last.count) && first.p50 > 0;
+        is_known.then(|| float(last.p50) / float(first.p50))
     }
 
     fn commits_within(&self) -> u64 {
@@ -365,10 +382,11 @@ impl Evidence {
         let apart: f64 = self
             .produced
             .iter()
-            .map(|produced| float(produced.between_ns) - float(produced.outside_ns))
+            .map(|one| float(one.between_ns) + float(one.refused_ns) - float(one.outside_ns))
             .sum();
         let per_message = (waiting + apart) / float(append_to_ack.len().max(1));
-        let busy = float(self.window.acked) / length * per_message;
+        let late: u64 = self.produced.iter().map(|produced| produced.timeouts).sum();
+        let busy = float(self.window.acked + late) / length * per_message;
         let closed = 100.0 * (busy - f64::from(producers)) / f64::from(producers);
         // Exposure: the mean number at risk is the sum, over messages, of the time each was.
         let at_risk: f64 = self
@@ -395,6 +413,9 @@ impl Evidence {
 
 /// Flushes that are kept of a cell.
 const MOST_FLUSHES: usize = 2000;
+
+/// A median of fewer says little.
+const FEWEST_SYNCS: u64 = 10;
 
 /// Whether a sync is one write that the device forces through (FUA), which needs no flush.
 fn forces_through(setting: &Setting<'_>, strategy: &Strategy) -> bool {
@@ -489,6 +510,7 @@ mod tests {
                 sampled: records.collect(),
                 timeouts: 0,
                 refused: 0,
+                refused_ns: 0,
                 failed: None,
             }],
             events: Events { commits: Vec::new(), flushes: flushes.collect() },
@@ -664,6 +686,31 @@ mod tests {
         assert_eq!([open.lag_ns.p99, open.own_lag_ns.p99].map(|ns| ns / MS), [79, 1]);
         assert_eq!(cell.little.closed_error_pct, None, "nobody waits for anybody");
         assert!(judged(&evidence, timed()).open_loop.is_none());
+    }
+
+    #[test]
+    fn syncs_that_become_slower_are_told_by_their_medians() {
+        let drift = |factor: u64, count: u64| {
+            let mut evidence = evidence(0);
+            let flush = |n: u64| {
+                let ended = Nanos::new(100 * MS + n * 100 * MS / count);
+                let took = if 2 * count < 3 * n { factor * MS } else { MS };
+                let from = LogOffset::new(n * RECORD);
+                FlushEvent {
+                    started: Nanos::new(ended.get() - took),
+                    ended,
+                    from,
+                    upto: LogOffset::new((n + 1) * RECORD),
+                    records: n,
+                    syncs: 1,
+                }
+            };
+            evidence.events.flushes = (1..=count).map(flush).collect();
+            evidence.flush_drift()
+        };
+        near(drift(1, 60).unwrap(), 1.0);
+        near(drift(2, 60).unwrap(), 2.0);
+        assert_eq!(drift(2, 20), None, "too few in a third");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) fn watch(
     recorder: &Recorder,
     settings: &Settings,
 ) -> Option<Window> {
-    let each_sample = each_sample(settings, setting.measure);
+    let each_sample = each_sample(setting.measure);
     let mut watcher = Watcher::new(load, log, recorder, each_sample);
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
@@ -102,7 +102,7 @@ pub(super) fn watch(
         dirty: watcher.dirty.unwrap_or_default(),
         machine: Machine { sampler_pct, ..machine },
         series: watcher.series,
-        samples: watcher.samples,
+        samples: in_order(watcher.samples, &recorder.acked()),
     })
 }
 
@@ -127,21 +127,27 @@ impl Sample {
     }
 }
 
-/// How far apart acknowledgements are counted. Where what is at risk grows and falls with the
-/// strategy's interval, a small part of that; where it does with appends, as often as costs
-/// little. Each
-/// look wakes a thread, which costs the others.
-fn each_sample(settings: &Settings, measure: Duration) -> Duration {
-    let follows_appends = match settings {
-        Settings::CommitRealtime { .. } => true,
-        Settings::FlushRealtime { timed, .. } => !timed,
-        Settings::GroupCommit { .. } | Settings::None { .. } => false,
-    };
-    if follows_appends {
-        return Duration::from_millis(2);
+/// How far apart acknowledgements are counted, beside each commit and flush, at which they are too:
+/// often enough for stalls in between to show. Each look wakes a thread, which costs the others.
+fn each_sample(measure: Duration) -> Duration {
+    (measure / 25).clamp(Duration::from_millis(1), Duration::from_millis(20))
+}
+
+/// All counts in the order of time. They were read by several threads, each its producers one after
+/// the other, so that a later one may hold less; it never was less.
+fn in_order(mut samples: Vec<Sample>, at_steps: &[AckSample]) -> Vec<Sample> {
+    samples.extend(at_steps.iter().map(|&AckSample { at, acked }| Sample {
+        from: at,
+        until: at,
+        acked,
+    }));
+    samples.sort_by_key(|sample| sample.from);
+    let mut most = 0;
+    for sample in &mut samples {
+        most = sample.acked.max(most);
+        sample.acked = most;
     }
-    let shortest = strategy::interval(settings).unwrap_or(measure).min(measure);
-    (shortest / 25).clamp(Duration::from_millis(1), Duration::from_millis(20))
+    samples
 }
 
 struct Watcher<'a> {
@@ -227,3 +233,19 @@ const TAIL_BYTES: u64 = 16 << 20;
 
 /// Between two rows of the series.
 pub(super) const EACH_ROW: Nanos = Nanos::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_several_threads_are_one_that_never_falls() {
+        let at = Nanos::from_millis;
+        let own = |ms, acked| Sample { from: at(ms), until: at(ms), acked };
+        let step = |ms, acked| AckSample { at: at(ms), acked };
+        let all =
+            in_order(vec![own(0, 0), own(20, 10), own(40, 30)], &[step(19, 11), step(30, 20)]);
+        let found: Vec<_> = all.iter().map(|sample| (sample.from, sample.acked)).collect();
+        assert_eq!(found, [(at(0), 0), (at(19), 11), (at(20), 11), (at(30), 20), (at(40), 30)]);
+    }
+}

@@ -46,6 +46,7 @@ fn run_under(
     let options = LogOptions { segment_size, observer: Some(observer), ..options };
     let log = Log::open(root.path(), options, strategy).unwrap();
     let load = Load::new(shape, bodies);
+    recorder.count_by(load.counter());
     let (produced, [start, end]) = thread::scope(|scope| {
         let producers = load.start(scope, &log);
         thread::sleep(half);
@@ -68,6 +69,10 @@ fn run_under(
         lens.push(record.total_size());
     }
     log.abandon();
+    let noted = recorder.acked();
+    let steps = recorder.flushes().len() + recorder.commits().len();
+    assert_eq!(noted.len(), steps, "one at each step");
+    assert!(noted.iter().all(|sample| sample.acked <= load.acked()));
     let seconds = |from: Nanos, to: Nanos| float(to.since(from).get()) / 1e9;
     Ran {
         produced,
@@ -226,14 +231,17 @@ fn a_sample_stays_bounded_and_stands_for_everything() {
 fn an_append_that_a_slow_disk_refuses_is_counted_and_ends_nothing() {
     for window in [1, 16] {
         // Every disk is too slow to make the next segment in no time.
-        let options = LogOptions { append_timeout: Duration::ZERO, ..LogOptions::default() };
-        let shape = Shape { waits_for_flush: false, ..shape(window, None) };
-        let ran = run_under(NoFlush, options, shape, Bodies::new(1, 60_000), HALF);
-        assert!(ran.produced.iter().all(|one| one.failed.is_none()));
-        let refused: u64 = ran.produced.iter().map(|one| one.refused).sum();
-        // A segment takes some 270.
-        let told = ran.load.acked();
-        assert!(refused > 0 && told > 300, "{refused} refused, {told} taken, the next ones too");
+        let options = || LogOptions { append_timeout: Duration::ZERO, ..LogOptions::default() };
+        let shape = || Shape { waits_for_flush: false, ..shape(window, None) };
+        let goes_on = (0..7).any(|doubled| {
+            let half = HALF * (1 << doubled);
+            let ran = run_under(NoFlush, options(), shape(), Bodies::new(1, 60_000), half);
+            assert!(ran.produced.iter().all(|one| one.failed.is_none()));
+            let refused: u64 = ran.produced.iter().map(|one| one.refused).sum();
+            // A segment takes some 270.
+            refused > 0 && ran.load.acked() > 300
+        });
+        assert!(goes_on, "appends are refused, and the next ones taken, however slow the disk is");
     }
 }
 
@@ -272,6 +280,15 @@ fn what_passes_its_deadline_took_no_less_than_that() {
             assert!(one.failed.is_none() && one.timeouts > 1, "{:?}", one.failed);
             assert!(one.append_to_ack.len() > 1);
             assert!(one.append_to_ack.min() >= 19_000_000, "{} ns", one.append_to_ack.min());
+            assert_eq!(one.timeouts, one.append_to_ack.len(), "those that count, no others");
+            if window > 1 {
+                continue;
+            }
+            // A producer is always waiting or between two messages.
+            let waiting = one.append_to_ack.mean() * float(one.append_to_ack.len()) / 1e9;
+            let within = waiting + (float(one.between_ns) - float(one.outside_ns)) / 1e9;
+            let share = within / ran.measured_seconds;
+            assert!((0.9..1.1).contains(&share), "{share} of the measured time is accounted for");
         }
         assert_eq!(ran.load.acked(), 0);
     }

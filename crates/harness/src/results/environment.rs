@@ -25,6 +25,9 @@ pub struct Environment {
     pub memory_bytes: Option<u64>,
     /// The current clock source.
     pub clocksource: Option<String>,
+    /// The least that the clock moves by; `null` before schema 1.1.
+    #[serde(default)]
+    pub clock_step_ns: Option<u64>,
     /// Compiler, optimisation, target.
     pub build: String,
     /// `vm.dirty_*` and what else governs memory as found, by name.

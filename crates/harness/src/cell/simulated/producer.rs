@@ -195,9 +195,10 @@ impl World<'_> {
                 self.watching.show_worst(now.since(begun));
             }
         } else {
-            producer.produced.timeouts += 1;
             // Not less than that, as for a real producer.
             if counts(begun) {
+                producer.produced.timeouts += 1;
+                producer.produced.outside_ns += self.load.outside(begun, now);
                 producer.produced.record(due, begun, now);
             }
         }
