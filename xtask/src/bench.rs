@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the main job.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -129,6 +130,7 @@ impl What {
             server: emulated::served_by(powercut::DISK_TASK)?,
             kernel: Roots::machine(),
             resume: resume.map(Path::to_owned),
+            live: Arc::default(),
         })
     }
 }
@@ -137,7 +139,7 @@ fn measure(arguments: &Arguments) -> Result<Finished> {
     let results = arguments.results.clone().unwrap_or_else(|| crate::root().join("results"));
     let order = arguments.what.order(results, arguments.resume.as_deref())?;
     let interrupted = signals::flag()?;
-    run::run(&order, &interrupted, &mut Progress::default())
+    run::run(&order, &interrupted, &mut Progress::of(Arc::clone(&order.live)))
 }
 
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<u8> {
@@ -226,6 +228,7 @@ mod tests {
             server: emulated::served_by(powercut::DISK_TASK).unwrap(),
             kernel,
             resume: None,
+            live: Arc::default(),
         };
         let interrupted = AtomicBool::new(false);
         let finished = run::run_any_build(&order, &interrupted, &mut Progress::default()).unwrap();

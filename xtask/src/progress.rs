@@ -1,23 +1,48 @@
-//! Says on stderr what a run will do and how far it is: a bar on a terminal, else plain lines or,
-//! for a scan, nothing.
+//! Says on stderr what a run will do and how far it is: a bar on a terminal, with what is measured
+//! just now under it, else plain lines or, for a scan, nothing.
+
+mod live;
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness::clock::float;
 use harness::format;
+use harness::live::Live;
 use harness::powercut;
 use harness::powercut::results::{Case, Cut, PlaceKind};
 use harness::results::{Cell, LeftOut, MeasuredDisk, Status};
 use harness::run::{Plan, Watch};
 use harness::sysctl::Leftover;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use store_os::ScanProgress;
 
 /// The run as it goes.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
+    live: Arc<Live>,
+}
+
+impl Progress {
+    /// Of the run that shows itself there.
+    pub(crate) fn of(live: Arc<Live>) -> Self {
+        Self { bar: None, live }
+    }
+}
+
+/// A bar with the lines of [`live`] below it.
+fn style(live: &Arc<Live>) -> ProgressStyle {
+    let template = "{bar:30} {pos}/{len} cells  {eta} left\n{live0}\n{live1}\n{live2}\n{live3}";
+    let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    ["live0", "live1", "live2", "live3"].into_iter().enumerate().fold(style, |style, (at, key)| {
+        let live = Arc::clone(live);
+        style.with_key(key, move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // A line that cannot be drawn is drawn again soon.
+            let _ = out.write_str(&live::lines(&live.moment(), COLUMNS)[at]);
+        })
+    })
 }
 
 /// What a run will do, in lines that fit a terminal.
@@ -130,9 +155,7 @@ impl Watch for Progress {
         }
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(u64::from(plan.cells));
-            let style =
-                ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {wide_msg}");
-            bar.set_style(style.expect("the template is well formed"));
+            bar.set_style(style(&self.live));
             bar.set_position(u64::from(plan.cells_done));
             // The time left is that of what is measured now.
             bar.reset_eta();
@@ -141,11 +164,7 @@ impl Watch for Progress {
         }
     }
 
-    fn started(&mut self, block: u32, cell: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("block {}, {cell}", block + 1));
-        }
-    }
+    fn started(&mut self, _block: u32, _cell: &str) {}
 
     fn finished(&mut self, cell: &Cell, done: u32, planned: u32) {
         match &self.bar {
@@ -156,15 +175,30 @@ impl Watch for Progress {
                 }
             }
             None => say!(
-                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}{}",
+                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}{}{}",
                 cell.block + 1,
                 cell.cell,
                 format::count(cell.acked_per_s),
                 format::duration(float(cell.ack_ns().p99)),
+                at_risk(cell),
                 doubt(cell.status)
             ),
         }
     }
+}
+
+/// What a power cut would take, and the most that was dirty.
+fn at_risk(cell: &Cell) -> String {
+    let (age, bytes) = (cell.exposure.power.age_ns.p99, cell.exposure.power.bytes.p99);
+    let bytes_in_words = |bytes| format::bytes(float(bytes));
+    let takes = if bytes == 0 {
+        "nothing".to_owned()
+    } else {
+        format!("{} ({})", format::duration(float(age)), bytes_in_words(bytes))
+    };
+    let dirty = cell.dirty.max_bytes.map(bytes_in_words);
+    let dirty = dirty.map(|most| format!(", dirty at most {most}")).unwrap_or_default();
+    format!(", a power cut takes {takes}{dirty}")
 }
 
 fn doubt(status: Status) -> &'static str {

@@ -18,6 +18,7 @@ use store_core::{Destination, Message, Protection, QueueId, Topic};
 use self::evidence::{Events, Evidence};
 use self::watch::watch;
 use crate::clock::{now, wall_ms};
+use crate::live::Live;
 use crate::load::{Bodies, Load, Offered, Produced, Reader, Shape};
 use crate::profile::{Gates, MessageBytes, Pace, Settings, Share, Strategy, Workload};
 use crate::recorder::Recorder;
@@ -60,6 +61,8 @@ pub struct Setting<'a> {
     pub environment_checks: &'a [Check],
     /// Set when the run is to stop.
     pub interrupted: &'a AtomicBool,
+    /// Where what it is at can be looked at.
+    pub live: &'a Live,
 }
 
 /// Which cell, and where in the run.

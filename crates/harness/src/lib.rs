@@ -19,6 +19,7 @@ pub mod environment;
 pub mod exposure;
 pub mod format;
 pub mod limits;
+pub mod live;
 pub mod load;
 pub mod machine;
 pub mod output;

@@ -14,6 +14,7 @@ use crate::cell::{Measured, Place, Setting};
 use crate::clock::{float, nanos, now, wall_ms};
 use crate::disk::DiskCounters;
 use crate::distribution::{is_saturated, quantiles, quantiles_of, times};
+use crate::live::Phase;
 use crate::load::Bodies;
 use crate::machine::Look;
 use crate::profile::Workload;
@@ -69,6 +70,7 @@ fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<R
     let bodies = Bodies::new(setting.seed, usize::try_from(record_bytes)?);
     let (mut operations, mut syncs) = (times(), times());
     let warm = now().after(nanos(setting.warmup));
+    setting.live.enter(Phase::WarmingUp, setting.warmup);
     let mut measuring: Option<(Look<'_>, Nanos)> = None;
     let mut place = 0;
     for index in 0.. {
@@ -80,6 +82,7 @@ fn run(setting: &Setting<'_>, path: &Path, record_bytes: u64) -> Result<Option<R
                 return Ok(Some(Raw { start, end: begun, operations, syncs, device, machine }));
             }
             None if warm <= begun => {
+                setting.live.enter(Phase::Measuring, setting.measure);
                 measuring = Some((Look::begin(setting.device), now()));
                 continue;
             }

@@ -6,6 +6,7 @@
 pub mod cuts;
 mod html;
 pub mod machines;
+mod rocketmq;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,9 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
         for chart in charts {
             let number = chart.name.to_uppercase();
             page += &section(&format!("{number}: {}", chart.question), &drawn(chart));
+        }
+        if let Some(words) = rocketmq::section(&rows, cells) {
+            page += &section("In RocketMQ's words", &words);
         }
         let compared = comparison::comparisons(cells, manifest.gates());
         if !compared.is_empty() {

@@ -9,6 +9,7 @@ mod prepared;
 mod settle;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::clock::{nanos, now, wall_ms};
 use crate::disk::Probe;
 use crate::disks::ServerCommand;
 use crate::format;
+use crate::live::{Live, Phase};
 use crate::output::Output;
 use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
@@ -56,6 +58,8 @@ pub struct Order {
     pub kernel: Roots,
     /// The directory of a run to go on with: what it has is not measured again.
     pub resume: Option<PathBuf>,
+    /// Shows what the run is at to whoever has it too.
+    pub live: Arc<Live>,
 }
 
 /// What a run will do, before it does it.
@@ -413,11 +417,14 @@ impl Running<'_> {
         let is_as_found = is_canary || self.is_simulated(item.disk);
         let sysctl = if is_as_found { Sysctls::AS_FOUND } else { &sweep.sysctls[item.sysctl].name };
         let named = Names { disk: &disk, sysctl, is_one: is_one(sweep) };
-        self.watch.started(block, &named.cell(&item.what));
+        let name = named.cell(&item.what);
+        self.watch.started(block, &name);
+        self.order.live.begin(format!("block {}, {name}", block + 1));
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let mut checks = bench.checks.clone();
         checks.push(applied.clone());
         if bench.simulated.is_none() {
+            self.order.live.enter(Phase::Resting, sweep.settle);
             let seen = settle(bench.directory(), sweep, self.interrupted);
             // Of a search a later cell is kept, before which nobody looked.
             checks.extend(seen.into_iter().filter(|_| !item.what.is_search()));
@@ -441,6 +448,7 @@ impl Running<'_> {
             gates: sweep.gates,
             environment_checks: &checks,
             interrupted: self.interrupted,
+            live: &self.order.live,
         };
         let mut measured = match measure(&setting, block, position, &item.what) {
             Ok(Some(measured)) => measured,

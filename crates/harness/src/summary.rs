@@ -186,6 +186,15 @@ impl Row {
         format!("{} ({}{what})", self.strategy, self.setting)
     }
 
+    /// Whether the cell is one of the row's.
+    pub fn has(&self, cell: &Cell) -> bool {
+        self.producers == cell.producers
+            && self.strategy == cell.strategy
+            && self.workload == cell.workload
+            && self.disk == cell.disk
+            && self.sysctl == cell.sysctl
+    }
+
     /// `sync ×64`, with the setting where it matters.
     pub fn label(&self) -> String {
         let setting =

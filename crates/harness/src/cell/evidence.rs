@@ -536,6 +536,7 @@ mod tests {
             gates: Gates::default(),
             environment_checks: &[],
             interrupted,
+            live: Box::leak(Box::default()),
         }
     }
 

@@ -11,6 +11,7 @@ use super::Setting;
 use crate::clock::{float, nanos, now};
 use crate::disk::DiskCounters;
 use crate::exposure::{AckSample, Between};
+use crate::live::Phase;
 use crate::load::Load;
 use crate::machine::{Look, thread_ns};
 use crate::profile::Settings;
@@ -45,6 +46,7 @@ pub(super) fn watch(
 ) -> Option<Window> {
     let each_sample = each_sample(setting.measure);
     let mut watcher = Watcher::new(load, log, recorder, each_sample);
+    setting.live.enter(Phase::WarmingUp, setting.warmup);
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
     // A slow disk may take long for its first segments; that is not what is measured.
@@ -67,6 +69,8 @@ pub(super) fn watch(
     let start = watcher.sample();
     load.measure(start.from);
     watcher.measure(start.from);
+    setting.live.enter(Phase::Measuring, setting.measure);
+    let promise = strategy::promise(settings);
     let sampler_before = thread_ns();
     // A strategy with an interval has shown what it risks only after two syncs; on a slow disk they
     // take longer than the planned time.
@@ -79,7 +83,9 @@ pub(super) fn watch(
         if stop() {
             return None;
         }
-        watcher.tick();
+        if watcher.tick() {
+            setting.live.show(&watcher.series, promise);
+        }
         let enough = log.wrote().since(wrote) >= setting.soft_bytes && seen_enough();
         if enough || written() >= setting.hard_bytes {
             ended_by = EndedBy::Bytes;
@@ -196,12 +202,12 @@ impl<'a> Watcher<'a> {
     }
 
     /// Sleeps a little and samples; ten times a second a whole row, the kernel's dirty pages
-    /// included.
-    fn tick(&mut self) {
+    /// included, and then says so.
+    fn tick(&mut self) -> bool {
         thread::sleep(self.each_sample);
         let Sample { from: at, acked, .. } = self.sample();
         if self.next_row.is_none_or(|due| at < due) {
-            return;
+            return false;
         }
         self.next_row = Some(at.after(EACH_ROW));
         let pages = vmstat::pages();
@@ -219,6 +225,7 @@ impl<'a> Watcher<'a> {
             worst_append: self.load.take_worst(),
             pages,
         });
+        true
     }
 }
 

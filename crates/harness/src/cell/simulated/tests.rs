@@ -29,6 +29,7 @@ fn setting(disk: DiskType, interrupted: &AtomicBool) -> Setting<'_> {
         gates: Gates::default(),
         environment_checks: &[],
         interrupted,
+        live: Box::leak(Box::default()),
     }
 }
 
