@@ -4,6 +4,11 @@
 //! environment and a manifest of a real run, with host, directory and revision made up.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+#[path = "results/browser.rs"]
+mod browser;
+#[path = "results/driver.rs"]
+mod driver;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -38,6 +43,42 @@ fn results(at: &Path, run: &str, blocks: u32, factor: f64) -> String {
     fs::write(directory.join("env.json"), include_str!("results/env.json")).unwrap();
     fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
     directory.to_str().unwrap().to_owned()
+}
+
+/// Results whose every name does harm where it is not escaped, of an invalid, an emulated and an
+/// extreme cell, and of one that loses nothing.
+fn hostile(at: &Path) -> String {
+    let directory = results(at, "hostile", 4, 1.0);
+    let harm = "\"'><script>window.ran = 1</script><img src=http://192.0.2.1/x onerror=ran()>";
+    let path = Path::new(&directory).join("cells.jsonl");
+    let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let mut cells: Vec<Value> = text.lines().map(parse).collect();
+    for cell in &mut cells {
+        for name in ["strategy", "workload", "cell", "disk"] {
+            cell[name] = harm.into();
+        }
+    }
+    cells[0]["status"] = "invalid".into();
+    cells[1]["emulated"] = true.into();
+    cells[2]["acked_per_s"] = 1e300.into();
+    cells[2]["append_to_ack_ns"]["p99"] = u64::MAX.into();
+    cells[2]["exposure"]["power"]["age_ns"]["p99"] = u64::MAX.into();
+    cells[3]["exposure"]["power"]["age_ns"]["p99"] = 0.into();
+    let lines: String = cells.iter().map(|cell| cell.to_string() + "\n").collect();
+    fs::write(path, lines).unwrap();
+    for (file, names) in [
+        ("env.json", &["cpu_model", "kernel", "host_hash", "distribution"][..]),
+        ("manifest.json", &["sweep", "profile", "directory"]),
+    ] {
+        let path = Path::new(&directory).join(file);
+        let mut value = parse(&fs::read_to_string(&path).unwrap());
+        for name in names {
+            value[*name] = harm.into();
+        }
+        fs::write(path, value.to_string()).unwrap();
+    }
+    directory
 }
 
 #[test]

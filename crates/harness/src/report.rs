@@ -44,6 +44,9 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
             let number = chart.name.to_uppercase();
             page += &section(&format!("{number}: {}", chart.question), &drawn(chart));
         }
+        if let Some(stalls) = tables::stalls(cells) {
+            page += &section("Stalls", &stalls);
+        }
         if let Some(words) = rocketmq::section(&rows, cells) {
             page += &section("In RocketMQ's words", &words);
         }

@@ -6,7 +6,7 @@ use crate::clock::float;
 use crate::comparison::Comparison;
 use crate::format;
 use crate::profile::Slo;
-use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
+use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Stall, Status};
 use crate::summary::{
     Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
@@ -59,6 +59,50 @@ pub(super) fn all_checks(cells: &[Cell]) -> String {
     }
     .html()
 }
+
+/// The longest stalls of all cells: when, how long, and whether the kernel held writers up; `None`
+/// if there were none.
+pub(super) fn stalls(cells: &[Cell]) -> Option<String> {
+    let mut all: Vec<(&Stall, &Cell)> =
+        cells.iter().flat_map(|cell| cell.stalls.iter().map(move |stall| (stall, cell))).collect();
+    if all.is_empty() {
+        return None;
+    }
+    // The order of cells decides among equals.
+    all.sort_by_key(|(stall, _)| std::cmp::Reverse(stall.took_ns));
+    let row = |(stall, cell): &(&Stall, &Cell)| {
+        let (at, took) = (float(stall.at_ns), float(stall.took_ns));
+        let throttled = match stall.throttled {
+            Some(true) => "the dirty limit: writers wait for write-back",
+            Some(false) => "not the dirty limit",
+            None => "unknown",
+        };
+        vec![
+            Datum::text(&cell.cell),
+            Datum::count(cell.block.into()),
+            Datum::number(took, format::duration),
+            Datum::number(at, format::duration),
+            Datum::maybe(stall.dirty_bytes.map(float), format::bytes),
+            Datum::text(throttled),
+        ]
+    };
+    let count = format::plural(all.len(), "stall");
+    let table = Table {
+        caption: "Appends that were held up longest",
+        heads: &["cell", "block", "took", "ended at", "dirty then", "what held it up"],
+        rows: all.iter().take(LONGEST_STALLS).map(row).collect(),
+        sortable: true,
+    };
+    Some(format!(
+        "<p class=\"note\">{count} in {}; the longest {LONGEST_STALLS} at most are shown. Times \
+         are since measuring began.</p>\n<div class=\"figures\">\n{}</div>\n",
+        format::plural(cells.iter().filter(|cell| !cell.stalls.is_empty()).count(), "cell"),
+        table.html()
+    ))
+}
+
+/// How many stalls a table shows.
+const LONGEST_STALLS: usize = 50;
 
 /// What a chart shows, as a table.
 pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
@@ -288,7 +332,7 @@ fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
 
 /// What only an open loop has.
 const OPEN_ONLY: &str = "due→ack";
-const CELL_HEADS: [&str; 50] = [
+const CELL_HEADS: [&str; 52] = [
     "cell",
     "block",
     "position",
@@ -330,6 +374,8 @@ const CELL_HEADS: [&str; 50] = [
     "device bytes",
     "flush requests",
     "write amplification",
+    "faults, minor",
+    "faults, major",
     "dirty at start",
     "dirty max",
     "background limit",
@@ -371,6 +417,7 @@ fn spread(spread: &Spread, shown: fn(f64) -> String) -> Datum {
 fn machine(cell: &Cell) -> Vec<Datum> {
     let percent = |error: Option<f64>| Datum::maybe(error, |error| format!("{error:.1} %"));
     let bytes = |value: Option<u64>| Datum::maybe(value.map(float), format::bytes);
+    let count = |value: Option<u64>| value.map_or_else(Datum::missing, Datum::count);
     let [durable_p50, durable_p99, ..] = latency(&cell.ack_to_durable_ns);
     let ended = match cell.ended_by {
         EndedBy::Bytes => " (all bytes written)",
@@ -381,8 +428,10 @@ fn machine(cell: &Cell) -> Vec<Datum> {
         durable_p50,
         durable_p99,
         bytes(cell.io.device_write_bytes),
-        cell.io.flush_requests.map_or_else(Datum::missing, Datum::count),
+        count(cell.io.flush_requests),
         Datum::maybe(cell.io.write_amplification, format::ratio),
+        count(cell.machine.minor_faults),
+        count(cell.machine.major_faults),
         bytes(cell.dirty.start_bytes),
         bytes(cell.dirty.max_bytes),
         bytes(cell.dirty.background_limit_bytes),
@@ -440,4 +489,29 @@ fn level_class(level: Level) -> &'static str {
 
 fn approximate(count: usize) -> f64 {
     float(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results_fixture::example;
+
+    #[test]
+    fn stalls_are_told_longest_first_with_what_the_kernel_did_then() {
+        let mut cells = example();
+        assert_eq!(stalls(&cells), None);
+        let stall = |took_ms: u64, throttled| Stall {
+            at_ns: 1_200_000_000,
+            took_ns: took_ms * 1_000_000,
+            dirty_bytes: Some(3 << 30),
+            throttled: Some(throttled),
+        };
+        cells[2].stalls = vec![stall(70, false), stall(4052, true)];
+        cells[5].stalls = (0..60).map(|more| stall(100 + more, false)).collect();
+        let page = stalls(&cells).unwrap();
+        assert!(page.contains("62 stalls in 2 cells"), "{page}");
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
+        assert!(at("4.1 s") < at("159 ms") && at("the dirty limit") < at("not the dirty limit"));
+        assert!(!page.contains("70 ms"), "the shortest are left out");
+    }
 }

@@ -42,7 +42,19 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         })
         .collect();
     let names: Vec<&str> = warnings.keys().map(String::as_str).collect();
-    assert_eq!(names, ["disks", "full", "quick", "simulated", "sync-vs-async", "sysctl", "tiny"]);
+    let shipped = [
+        "disks",
+        "files",
+        "full",
+        "group-commit",
+        "quick",
+        "reader",
+        "simulated",
+        "sync-vs-async",
+        "sysctl",
+        "tiny",
+    ];
+    assert_eq!(names, shipped);
     let few = |blocks| {
         vec![format!(
             "run.blocks: {blocks} gives no 95 % interval for a median (needs 6): the figures are \
@@ -57,7 +69,7 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         ["sysctls.rocketmq-os-sh: background 50% >= limit 50%: the kernel will use half the \
           limit (25%)"]
     );
-    for name in ["disks", "full", "sync-vs-async"] {
+    for name in ["disks", "files", "full", "group-commit", "reader", "sync-vs-async"] {
         assert_eq!(warnings[name], [""; 0], "{name}");
         assert_eq!(Sweep::load(name, &root()).unwrap().blocks, 7);
     }
