@@ -73,6 +73,9 @@ struct What {
     /// The most that it may take, such as 90s, 20m or 2h: loads, then blocks are left out
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
+    /// Keep the host's name and the disks' serial numbers in the record, not their hashes alone
+    #[arg(long)]
+    full_env: bool,
     /// Measure even if the file system lives in memory; nothing there is durable
     #[arg(long)]
     allow_memory: bool,
@@ -130,6 +133,7 @@ impl What {
             server: emulated::served_by(powercut::DISK_TASK)?,
             kernel: Roots::machine(),
             resume: resume.map(Path::to_owned),
+            full_env: self.full_env,
             live: Arc::default(),
         })
     }
@@ -228,6 +232,7 @@ mod tests {
             server: emulated::served_by(powercut::DISK_TASK).unwrap(),
             kernel,
             resume: None,
+            full_env: false,
             live: Arc::default(),
         };
         let interrupted = AtomicBool::new(false);

@@ -60,6 +60,11 @@ pub fn inspect(dir: &Path) -> Result<DiskInfo> {
     Ok(info)
 }
 
+/// The serial number of a whole device such as `vda`, if it has one that may be read.
+pub fn serial(device: &str) -> Option<String> {
+    details::serial(&Path::new(SYS).join("block").join(device))
+}
+
 /// What a device has done since it was attached, by whomever it was asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DiskCounters {

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 pub use self::details::{Cgroup, MachineDetails};
 use crate::disk::{self, Probe};
-use crate::results::{Check, DiskInfo, ENV_SCHEMA, Environment, Level};
+use crate::results::{Check, DiskInfo, ENV_SCHEMA, Environment, Level, Names};
 
 /// All that is known of this machine and of the disk under `dir`.
 ///
@@ -27,7 +27,8 @@ pub fn capture(dir: &Path) -> Result<Environment> {
     let hypervisor = HYPERVISOR_FILES.iter().any(|path| Path::new(path).exists());
     Ok(Environment {
         schema: ENV_SCHEMA.to_owned(),
-        host_hash: short_hash(&read_needed("/proc/sys/kernel/hostname")?),
+        host_hash: short_hash(&read_needed(HOST_NAME)?),
+        names: None,
         kernel: read_needed("/proc/sys/kernel/osrelease")?,
         distribution: ["/etc/os-release", "/usr/lib/os-release"]
             .iter()
@@ -45,6 +46,20 @@ pub fn capture(dir: &Path) -> Result<Environment> {
         machine: details::read(Path::new("/")),
     })
 }
+
+/// The names behind the hashes, for who wants them in the record.
+///
+/// # Errors
+///
+/// If the host's name cannot be read.
+pub fn names(environment: &Environment) -> Result<Names> {
+    let measured = environment.disks.iter().map(|disk| &disk.info).chain([&environment.disk]);
+    let devices = measured.flat_map(|disk| &disk.details.device_chain);
+    let serials = devices.filter_map(|name| Some((name.clone(), disk::serial(name)?)));
+    Ok(Names { host: read_needed(HOST_NAME)?, serials: serials.collect() })
+}
+
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// What the environment makes of a run's figures: each check of it, passed or not.
 ///
@@ -431,6 +446,7 @@ mod tests {
         Environment {
             schema: ENV_SCHEMA.to_owned(),
             host_hash: "00000000".to_owned(),
+            names: None,
             kernel: "6.18.0".to_owned(),
             distribution: None,
             virtual_machine: Some(false),
@@ -635,6 +651,9 @@ mod tests {
         let env = capture(dir.path()).unwrap();
         assert!(env.cores >= 1 && env.host_hash.len() == 8, "{env:?}");
         assert!(!env.kernel.is_empty());
+        assert_eq!(env.names, None);
+        let named = names(&env).unwrap();
+        assert_eq!(short_hash(&named.host), env.host_hash, "only if it is asked for");
         assert_eq!(debug_build(&env.build).level == Level::Invalid, cfg!(debug_assertions));
         assert!(env.sysctls.keys().all(|name| name.starts_with("vm.")));
         let text = serde_json::to_string(&env).unwrap();

@@ -172,6 +172,15 @@ fn system_facts<'a>(
         ("revision", revision),
         ("host, hashed", env.host_hash.clone()),
     ];
+    if let Some(names) = &env.names {
+        system.push(("host", names.host.clone()));
+        system.extend(
+            names
+                .serials
+                .iter()
+                .map(|(device, serial)| ("serial number", format!("{serial} ({device})"))),
+        );
+    }
     let machine = &env.machine;
     let list = |limits: &BTreeMap<String, String>| {
         let each: Vec<_> = limits.iter().map(|(name, value)| format!("{name} {value}")).collect();

@@ -10,7 +10,7 @@ mod manifest;
 use serde::{Deserialize, Serialize};
 
 pub use self::derived::NotHardware;
-pub use self::environment::{DiskInfo, Environment};
+pub use self::environment::{DiskInfo, Environment, Names};
 pub use self::manifest::{AppliedSysctls, BlockNoise, LeftOut, Manifest, Origin, Outcome};
 
 /// The schema of [`Cell`].

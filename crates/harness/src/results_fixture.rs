@@ -231,6 +231,7 @@ pub(crate) fn environment() -> Environment {
     Environment {
         schema: ENV_SCHEMA.to_owned(),
         host_hash: "1a2b3c4d".to_owned(),
+        names: None,
         kernel: "6.18.2".to_owned(),
         distribution: Some("Debian GNU/Linux 12 (bookworm)".to_owned()),
         virtual_machine: Some(true),

@@ -58,6 +58,8 @@ pub struct Order {
     pub kernel: Roots,
     /// The directory of a run to go on with: what it has is not measured again.
     pub resume: Option<PathBuf>,
+    /// Keep the host's name and serial numbers in the record, which else has their hashes.
+    pub full_env: bool,
     /// Shows what the run is at to whoever has it too.
     pub live: Arc<Live>,
 }

@@ -76,6 +76,7 @@ impl Place {
             server: harness::powercut::emulated::served_by("no such task").unwrap(),
             kernel: Roots::imitated(self.kernel.path()).unwrap(),
             resume: None,
+            full_env: false,
             live: std::sync::Arc::default(),
         }
     }

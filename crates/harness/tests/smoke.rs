@@ -63,6 +63,7 @@ fn order(directory: &Path, results: &Path) -> Order {
         // The tests run beside each other, and beside a sweep of the user's.
         kernel: Roots::imitated(&results.join(".kernel")).unwrap(),
         resume: None,
+        full_env: false,
         live: std::sync::Arc::default(),
     }
 }

@@ -76,8 +76,7 @@ pub(super) fn read(sys: &Path, real: &Path, block: Option<&Block>) -> DiskDetail
     let word = |attribute: &str| read_word(&block.whole.join(attribute));
     let number = |attribute: &str| word(attribute)?.parse::<u64>().ok();
     let flag = |attribute: &str| word(attribute).map(|flag| flag == "1");
-    let serial = SERIALS.iter().find_map(|attribute| word(attribute));
-    details.serial_hash = serial.map(|serial| environment::short_hash(&serial));
+    details.serial_hash = serial(&block.whole).map(|serial| environment::short_hash(&serial));
     details.logical_block_bytes = number("queue/logical_block_size");
     details.physical_block_bytes = number("queue/physical_block_size");
     details.fua = flag("queue/fua");
@@ -90,6 +89,11 @@ pub(super) fn read(sys: &Path, real: &Path, block: Option<&Block>) -> DiskDetail
     details.bdi_strict_limit = flag("bdi/strict_limit");
     details.discard_max_bytes = number("queue/discard_max_bytes");
     details
+}
+
+/// The serial number of a device, by its directory.
+pub(super) fn serial(device: &Path) -> Option<String> {
+    SERIALS.iter().find_map(|attribute| read_word(&device.join(attribute)))
 }
 
 /// Adds a device and what it stands on: a partition's disk, a loop device's file's disk, the

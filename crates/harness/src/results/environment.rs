@@ -11,6 +11,9 @@ pub struct Environment {
     pub schema: String,
     /// A hash of the host's name, 8 hex digits.
     pub host_hash: String,
+    /// Names that tell whose machine it is; `null` unless they were asked for.
+    #[serde(default)]
+    pub names: Option<Names>,
     /// Kernel release.
     pub kernel: String,
     /// `PRETTY_NAME` of the distribution.
@@ -40,6 +43,15 @@ pub struct Environment {
     /// More; empty before schema 1.1.
     #[serde(default)]
     pub machine: crate::environment::MachineDetails,
+}
+
+/// What is only a hash where it was not asked for.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Names {
+    /// The host's name.
+    pub host: String,
+    /// Serial numbers of the disks measured, by device.
+    pub serials: std::collections::BTreeMap<String, String>,
 }
 
 /// The disk behind a directory.

@@ -69,6 +69,9 @@ impl Prepared {
                 environment.disk.path = path;
             }
         }
+        if order.full_env {
+            environment.names = Some(environment::names(&environment)?);
+        }
         Ok(Self { environment, trimmed, benches, left_out })
     }
 
