@@ -107,6 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let Finished { path, card, environment, error } = &finished;
     say::out(&text::text(card, environment))?;
     say!("");
+    say!("chart    {}", path.join(card::CHART).display());
     say!("records  {}", path.join("card.json").display());
     if let Some(error) = error {
         say!("error: {error:#}");

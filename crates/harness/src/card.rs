@@ -19,7 +19,7 @@ use crate::disks::{Disk, Label};
 use crate::output::RunDirectory;
 use crate::results::{DiskInfo, Environment, Origin};
 use crate::workdir::{self, Workdir};
-use crate::{environment, format};
+use crate::{chart, environment, format};
 
 /// What to make a card of.
 #[derive(Debug)]
@@ -208,6 +208,7 @@ pub fn run(
     card.verdict = verdict(&card, &environment.disk, is_durable);
     let removed = workdir.close();
     output.write_json(FILE, &card)?;
+    output.write_text(CHART, &chart::card::card(&card, &environment)?)?;
     if !card.methods.is_empty() {
         output.point_here("latest-disk");
     }
@@ -274,6 +275,8 @@ fn verdict(card: &Card, disk: &DiskInfo, is_durable: bool) -> Option<Verdict> {
 
 /// The schema of [`Card`].
 pub const SCHEMA: &str = "flushmark.card/1.0";
+/// Where the chart of a card is, in its directory.
+pub const CHART: &str = "plots/c11.svg";
 /// Who the verdict is for: so many producers, each of which waits for its message of 1 KiB.
 pub const PRODUCERS: u64 = 64;
 /// What one of a hundred syncs may take on a disk that is fit: etcd asks the same for its log.
@@ -289,6 +292,9 @@ const SHORT: Duration = Duration::from_millis(600);
 /// A file for each thread, and two segments of a log.
 const NEEDED_BYTES: u64 = 640 << 20;
 const FILE: &str = "card.json";
+
+#[cfg(test)]
+pub(crate) use self::tests::example;
 
 #[cfg(test)]
 mod tests;

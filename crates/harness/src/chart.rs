@@ -6,6 +6,7 @@
 
 mod axis;
 mod breakdown;
+pub mod card;
 mod choice;
 pub mod cuts;
 mod drawn;

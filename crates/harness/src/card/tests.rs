@@ -42,6 +42,12 @@ fn card() -> Card {
     }
 }
 
+/// A card with its verdict.
+pub(crate) fn example() -> Card {
+    let of = card();
+    Card { verdict: verdict(&of, &disk(), true), ..of }
+}
+
 fn disk() -> DiskInfo {
     DiskInfo { write_cache: Some("write back".to_owned()), ..DiskInfo::default() }
 }
