@@ -404,6 +404,30 @@ mod tests {
     }
 
     #[test]
+    fn the_raw_loops_of_many_settings_have_one_label_with_their_range() {
+        let raw = |rate: f64, sysctl: &'static str, emulated: bool| {
+            cell(Kind::Raw, 1, 0, |c| {
+                (c.acked_per_s, c.emulated) = (rate, emulated);
+                (c.sysctl, c.cell) = (sysctl.to_owned(), format!("raw/{sysctl}/{emulated}"));
+                c.disk = if emulated { "hdd" } else { "data" }.to_owned();
+            })
+        };
+        let real = [raw(6_300.0, "b", false), raw(5_200.0, "a", false), raw(5_900.0, "c", false)];
+        let labels = |cells: &[Cell]| -> Vec<String> {
+            let found = texts(&drawn(cells, LossModel::Power));
+            found.lines().filter(|line| line.contains("thread")).map(str::to_owned).collect()
+        };
+        assert_eq!(labels(&real), ["raw pwrite+fdatasync, 1 thread: 5.2k–6.3k/s"]);
+        assert_eq!(labels(&real[..1]), ["raw pwrite+fdatasync, 1 thread: 6.3k/s"]);
+        let emulated = [raw(90.0, "a", true), raw(91.0, "b", true)];
+        let both = [
+            "raw pwrite+fdatasync, 1 thread: 5.2k–6.3k/s",
+            "raw pwrite+fdatasync, 1 thread, EMULATED: 90–91/s",
+        ];
+        assert_eq!(labels(&[&real[..], &emulated].concat()), both);
+    }
+
+    #[test]
     fn what_has_no_place_on_the_axes_is_named() {
         let cells = [cell(Kind::GroupCommit, 8, 0, |c| c.acked_per_s = 0.0)];
         let texts = texts(&drawn(&cells, LossModel::Power));

@@ -1,5 +1,7 @@
 //! The plot of chart C1: axes, band of zero exposure, marks, spreads, frontier and labels.
 
+use std::collections::BTreeMap;
+
 use plotters::style::Color;
 
 use super::axis::Axis;
@@ -131,7 +133,7 @@ impl Plot {
             let place = crowd.place_near(self.pixel(point), self.body(point), size);
             pen.text(&text, place, Script::left(LABEL, BLACK))?;
         }
-        self.draw_raw_level(pen, points, &mut crowd)
+        self.draw_raw_levels(pen, points, &mut crowd)
     }
 
     /// Thin lines that join the rows of a strategy, from few producers to many.
@@ -205,23 +207,32 @@ impl Plot {
         Ok(())
     }
 
-    /// The rate of the raw loop as a level across the chart.
-    fn draw_raw_level(
+    /// The rates of the raw loop as levels across the chart, with one label for those of disks that
+    /// are alike: a run has one of each size, disk and kernel setting, and their names would cover
+    /// each other.
+    fn draw_raw_levels(
         &self,
         pen: &Pen<'_>,
         points: &[Point<'_>],
         crowd: &mut Crowd,
     ) -> anyhow::Result<()> {
-        for point in points.iter().filter(|point| point.row.kind == Kind::Raw && !point.hollow) {
-            let (x, y) = self.pixel(point);
-            let style = pen::colour(Kind::Raw).mix(0.6);
-            pen.line(&[(x + 9, y), (RIGHT, y)], pen::dash(Kind::Raw), style)?;
-            let rate = format::count(point.rate.centre());
-            let setting = &point.row.setting;
-            let gap = if setting.is_empty() { "" } else { ", " };
-            let mark = point.mark(points);
-            let text = format!("raw pwrite+fdatasync, 1 thread{gap}{setting}{mark}: {rate}/s");
+        let is_level = |point: &&Point<'_>| point.row.kind == Kind::Raw && !point.hollow;
+        let mut groups: BTreeMap<String, Vec<&Point<'_>>> = BTreeMap::new();
+        for point in points.iter().filter(is_level) {
+            groups.entry(point.mark(points)).or_default().push(point);
+        }
+        for (mark, mut levels) in groups {
+            levels.sort_by(|a, b| a.rate.centre().total_cmp(&b.rate.centre()));
+            let strength = if levels.len() > 1 { 0.25 } else { 0.6 };
+            for point in &levels {
+                let (x, y) = self.pixel(point);
+                let style = pen::colour(Kind::Raw).mix(strength);
+                pen.line(&[(x + 9, y), (RIGHT, y)], pen::dash(Kind::Raw), style)?;
+            }
+            let (Some(lowest), Some(highest)) = (levels.first(), levels.last()) else { continue };
+            let text = raw_label(&levels, &mark);
             let size = (pen::text_width(&text, LABEL), 12);
+            let (above, below) = (self.pixel(highest).1 - 9, self.pixel(lowest).1 + 10);
             let mut places = Vec::new();
             for left in [
                 RIGHT - size.0 - 4,
@@ -229,13 +240,31 @@ impl Plot {
                 i32::midpoint(self.band_end, RIGHT) - size.0 / 2,
                 LEFT + 8,
             ] {
-                places.extend([(left, y - 9), (left, y + 10)]);
+                places.extend([(left, above), (left, below)]);
             }
             let place = crowd.place(&places, size);
             pen.text(&text, place, Script::left(LABEL, BLACK))?;
         }
         Ok(())
     }
+}
+
+/// What is said of levels, the lowest first: `raw pwrite+fdatasync, 1 thread: 5.2k–6.3k/s`.
+fn raw_label(levels: &[&Point<'_>], mark: &str) -> String {
+    let mut rates: Vec<String> =
+        levels.iter().map(|point| format::count(point.rate.centre())).collect();
+    let setting = match levels {
+        [only] if !only.row.setting.is_empty() => format!(", {}", only.row.setting),
+        [_] => String::new(),
+        _ if mark.is_empty() => String::new(),
+        _ => ",".to_owned(),
+    };
+    rates.dedup();
+    let range = match &rates[..] {
+        [lowest, .., highest] => format!("{lowest}–{highest}"),
+        all => all.concat(),
+    };
+    format!("raw pwrite+fdatasync, 1 thread{setting}{mark}: {range}/s")
 }
 
 fn ends(stat: &Stat) -> [f64; 3] {

@@ -7,6 +7,7 @@ use crate::comparison::Comparison;
 use crate::format;
 use crate::profile::Slo;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Status};
+use crate::run::CANARY;
 use crate::summary::{
     Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
@@ -253,7 +254,8 @@ fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
     let mut data = vec![
         Datum::text(format!("{}{what}", cell.cell)),
         Datum::count(cell.block.into()),
-        Datum::count(cell.position.into()),
+        // A canary stands before or behind all others, and has no place among them.
+        if cell.strategy == CANARY { Datum::missing() } else { Datum::count(cell.position.into()) },
         Datum::text(status_name(cell.status)).class(status_class(cell.status)),
         Datum::number(cell.acked_per_s, format::count),
         Datum::number(cell.bytes_per_s, |rate| format!("{}/s", format::bytes(rate))),
@@ -440,4 +442,21 @@ fn level_class(level: Level) -> &'static str {
 
 fn approximate(count: usize) -> f64 {
     float(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Kind;
+    use crate::results_fixture::cell;
+
+    #[test]
+    fn a_canary_has_no_position_among_the_cells() {
+        let canary = |c: &mut Cell| (c.strategy, c.position) = (CANARY.to_owned(), u32::MAX - 1);
+        let all = [cell(Kind::GroupCommit, 1, 0, canary), cell(Kind::GroupCommit, 8, 0, |_| {})];
+        let html = super::cells(&all);
+        assert!(!html.contains("4294967294"), "{html}");
+        assert!(html.contains("<td class=\"n\">–</td>"), "{html}");
+        assert!(html.contains("<td class=\"n\" data-v=\"8\">8</td>"), "{html}");
+    }
 }
