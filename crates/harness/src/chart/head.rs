@@ -239,8 +239,13 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
 }
 
 /// Names the disks that the sheet has no room for, and the rows that a logarithmic axis has no
-/// place for.
-pub(super) fn draw_left_out(pen: &Pen<'_>, rows: &[Row], disks: &[String]) -> anyhow::Result<()> {
+/// place for; and says how many marks have no label.
+pub(super) fn draw_left_out(
+    pen: &Pen<'_>,
+    rows: &[Row],
+    disks: &[String],
+    unlabelled: usize,
+) -> anyhow::Result<()> {
     let nothing = |row: &&Row| {
         let figures = [row.figures, row.refused];
         !figures.iter().flatten().any(|figures| drawable(figures.acked_per_s.centre()))
@@ -252,6 +257,10 @@ pub(super) fn draw_left_out(pen: &Pen<'_>, rows: &[Row], disks: &[String]) -> an
     }
     if !names.is_empty() {
         said.push(format!("not drawn, nothing acknowledged: {}", names.join(", ")));
+    }
+    if unlabelled > 0 {
+        let marks = format::plural(unlabelled, "mark");
+        said.push(format!("no room for the labels of {marks}, see the table"));
     }
     let text = said.join("; ");
     pen.text(&format::clipped(&text, 140), (16, HEIGHT - 6), Script::left(11, GREY))

@@ -41,13 +41,13 @@ pub fn pareto(
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let top = draw_head(&pen, manifest, env, rows, model)?;
-    match shown {
+    let unlabelled = match shown {
         [] => draw_whole(&pen, &[], top, model)?,
         [only] => draw_whole(&pen, &only.points(model), top, model)?,
         several => draw_panels(&pen, several, top, model)?,
-    }
+    };
     let rest: Vec<String> = rest.iter().map(Disk::heading).collect();
-    draw_left_out(&pen, rows, &rest)?;
+    draw_left_out(&pen, rows, &rest, unlabelled)?;
     pen.finish()?;
     Ok(with_description(
         &out,
@@ -57,13 +57,13 @@ pub fn pareto(
     ))
 }
 
-/// The plot of one disk, over the whole sheet.
+/// The plot of one disk, over the whole sheet; answers how many marks have no label.
 fn draw_whole(
     pen: &Pen<'_>,
     points: &[Point<'_>],
     top: i32,
     model: LossModel,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<usize> {
     let (has_left, has_below) = (false, false);
     let frame = Frame { left: LEFT, right: RIGHT, top, bottom: HEIGHT - 58, has_left, has_below };
     let plot = Plot::within(frame, points);
@@ -72,20 +72,21 @@ fn draw_whole(
     plot.draw_points(pen, points)
 }
 
-/// A plot for each disk, all with the same axes.
-fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, model: LossModel) -> anyhow::Result<()> {
+/// A plot for each disk, all with the same axes; answers the same.
+fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, model: LossModel) -> anyhow::Result<usize> {
     let points: Vec<Vec<Point<'_>>> = disks.iter().map(|disk| disk.points(model)).collect();
     let middle = i32::midpoint(LEFT, RIGHT);
     pen.text(Plot::UP, (16, top - 20), Script::left(12, BLACK))?;
     pen.text(model.axis_title(), (middle, HEIGHT - 21), Script::centred(12, BLACK))?;
     let frames = Frame::several(disks.len(), top - 10, HEIGHT - 24);
+    let mut unlabelled = 0;
     for ((frame, disk), own) in frames.into_iter().zip(disks).zip(&points) {
         let plot = Plot::within(frame, points.iter().flatten());
         frame.heading(pen, &disk.heading())?;
         plot.draw_axes(pen)?;
-        plot.draw_points(pen, own)?;
+        unlabelled += plot.draw_points(pen, own)?;
     }
-    Ok(())
+    Ok(unlabelled)
 }
 
 /// A disk with its rows, whose settings do not name it.
@@ -415,6 +416,24 @@ mod tests {
         for name in ["\na\n", "\nb\n", "\nc\n", "\nf\n"] {
             assert!(six.contains(name), "{name:?} in {six}");
         }
+    }
+
+    #[test]
+    fn labels_without_room_are_counted_and_the_frontier_keeps_its_own() {
+        assert!(!texts(&drawn(&example(), LossModel::Power)).contains("no room"));
+        let settings = |nth: u32| {
+            cell(Kind::FlushRealtime, 8, 0, |c| {
+                c.sysctl = format!("setting-{nth}");
+                c.acked_per_s *= 1.0 + f64::from(nth) / 1e4;
+            })
+        };
+        let many: Vec<Cell> = (10..50).map(settings).collect();
+        let told = texts(&drawn(&many, LossModel::Power));
+        let shown = told.matches("timed ×8 (setting-").count();
+        assert!((1..20).contains(&shown), "{told}");
+        let left_out = format!("no room for the labels of {} marks, see the table", 40 - shown);
+        assert!(told.contains(&left_out), "{told}");
+        assert!(told.contains("timed ×8 (setting-49)"), "it is the frontier: {told}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use plotters::style::Color;
 
 use super::axis::Axis;
-use super::frame::{Frame, rulings};
+use super::frame::{Frame, fitting, rulings};
 use super::labels::{Area, Crowd};
 use super::pareto::Point;
 use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
@@ -102,12 +102,14 @@ impl Plot {
         pen.text(Self::UP, (left - 56, top - 14), Script::left(12, BLACK))
     }
 
-    /// Draws everything that was measured; later marks lie above earlier ones.
-    pub(super) fn draw_points(&self, pen: &Pen<'_>, points: &[Point<'_>]) -> anyhow::Result<()> {
+    /// Draws everything that was measured; later marks lie above earlier ones. Answers how many
+    /// marks have no label, because there was no room for one.
+    pub(super) fn draw_points(&self, pen: &Pen<'_>, points: &[Point<'_>]) -> anyhow::Result<usize> {
         if points.is_empty() {
             let place = (self.band_end + 40, i32::midpoint(self.frame.top, self.frame.bottom));
             let text = "no cell was finished: there is nothing to draw";
-            return pen.text(text, place, Script::left(14, GREY));
+            pen.text(text, place, Script::left(14, GREY))?;
+            return Ok(0);
         }
         let Frame { left, right, top, bottom, .. } = self.frame;
         let mut crowd = Crowd::new(Area::spanning((left, top), (right, bottom), 0));
@@ -123,19 +125,38 @@ impl Plot {
         for point in points {
             pen.mark(point.row.kind, self.pixel(point), point.hollow)?;
         }
+        self.draw_raw_levels(pen, points, &mut crowd)?;
+        self.draw_labels(pen, points, &mut crowd)
+    }
+
+    /// Labels where there is room, of the frontier first.
+    fn draw_labels(
+        &self,
+        pen: &Pen<'_>,
+        points: &[Point<'_>],
+        crowd: &mut Crowd,
+    ) -> anyhow::Result<usize> {
         let valid = |row| points.iter().find(|p| !p.hollow && std::ptr::eq(p.row, row));
-        for point in points.iter().filter(|point| point.row.kind != Kind::Raw) {
+        let (first, others): (Vec<&Point<'_>>, Vec<&Point<'_>>) = points
+            .iter()
+            .filter(|point| point.row.kind != Kind::Raw)
+            .partition(|point| point.on_frontier);
+        let widest = (self.frame.right - self.frame.left) * 3 / 5;
+        let mut left_out = 0;
+        for point in first.into_iter().chain(others) {
             // An invalid block beside the valid ones of its row needs no second label.
             let twin = valid(point.row).filter(|_| point.hollow);
             if twin.is_some_and(|twin| near(self.pixel(twin), self.pixel(point))) {
                 continue;
             }
-            let text = point.label(points);
+            let text = fitting(&point.label(points), widest, LABEL);
             let size = (pen::text_width(&text, LABEL), 12);
-            let place = crowd.place_near(self.pixel(point), self.body(point), size);
-            pen.text(&text, place, Script::left(LABEL, BLACK))?;
+            match crowd.free_place_near(self.pixel(point), self.body(point), size) {
+                Some(place) => pen.text(&text, place, Script::left(LABEL, BLACK))?,
+                None => left_out += 1,
+            }
         }
-        self.draw_raw_levels(pen, points, &mut crowd)
+        Ok(left_out)
     }
 
     /// Thin lines that join the rows of a strategy, from few producers to many.
