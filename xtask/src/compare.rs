@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use harness::compare;
+use harness::compare::{self, Compare};
 use harness::recorded::Recorded;
 
 use crate::{exit, say};
@@ -17,8 +17,14 @@ use crate::{exit, say};
 /// either, nothing is said. What else differs between the two, such as machine, kernel or
 /// revision, is named first.
 ///
+/// Some of what is worse has no figures to compare. A row that is overloaded in most blocks of B
+/// and in none of A counts as slower, whatever its rate. Of a row that only A has, that is invalid
+/// or overloaded in more of B, or of which B has fewer than six blocks where A has them, it cannot
+/// be told.
+///
 /// Exit codes: 0 ok, 1 wrong command or directory, or no row in common; 2 with --fail-over, if of
-/// no row anything can be told; 4 a row of B is slower by more than --fail-over.
+/// no row anything can be told, or it cannot be told of a row for one of the reasons above; 4 with
+/// --fail-over, if a row of B is slower by more than that, or overloaded.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The result directory of what was before
@@ -27,7 +33,8 @@ pub(crate) struct Arguments {
     /// The result directory of which something is said
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// Exit with 4 if a row is told to be slower, by more than so many percent
+    /// Exit with 4 if a row is told to be slower by more than so many percent, or is overloaded;
+    /// and with 2 if B lacks what it takes to tell
     #[arg(long, value_name = "PCT", value_parser = percent)]
     fail_over: Option<f64>,
     /// Print JSON (flushmark.compare/1.0) in place of text
@@ -51,22 +58,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     } else {
         say::out(&compare::text(&found, COLUMNS))?;
     }
-    let Some(over) = arguments.fail_over else { return Ok(exit::OK) };
+    Ok(arguments.fail_over.map_or(exit::OK, |over| judged(&found, over)))
+}
+
+/// Says what speaks against B, on stderr, and answers with the exit code.
+fn judged(found: &Compare, over: f64) -> u8 {
+    let said = |row: &str| harness::format::clipped(row, 100);
     let regressions = found.regressions(over);
     for row in &regressions {
-        let label = harness::format::clipped(&row.key.label(), 100);
         let worse = row.worse_pct().unwrap_or_default();
+        let label = said(&row.key.label());
         say!("regression: {label}: {} worse by {worse:.0} %", row.measure.words());
     }
-    if !regressions.is_empty() {
-        return Ok(exit::REGRESSION);
+    for one in &found.overloaded {
+        say!("regression: {}: {}", said(&one.row), one.said);
+    }
+    for one in &found.hidden {
+        say!("cannot be told: {}: {}", said(&one.row), one.said);
+    }
+    if !(regressions.is_empty() && found.overloaded.is_empty()) {
+        return exit::REGRESSION;
     }
     if !found.tells_anything() {
         say!("error: of no row anything can be told, so there may be a regression all the same;");
         say!("measure both with at least six blocks, and see the reasons above");
-        return Ok(exit::INVALID);
+        return exit::INVALID;
     }
-    Ok(exit::OK)
+    if !found.hidden.is_empty() {
+        say!("error: B lacks what it takes to tell of every row that A has; see above");
+        return exit::INVALID;
+    }
+    exit::OK
 }
 
 /// The text fits a terminal of this width.

@@ -127,6 +127,40 @@ fn a_regression_is_told_by_the_exit_code() {
 }
 
 #[test]
+fn what_has_no_figures_to_compare_does_not_pass_as_well() {
+    let place = tempfile::tempdir().unwrap();
+    // A second row beside the first, of which `edit` makes what it is in this run.
+    let with = |run: &str, edit: &dyn Fn(&mut Value)| {
+        let directory = results(place.path(), run, 7, 1.0);
+        let path = Path::new(&directory).join("cells.jsonl");
+        let mut lines = fs::read_to_string(&path).unwrap();
+        for line in lines.clone().lines() {
+            let mut cell: Value = serde_json::from_str(line).unwrap();
+            cell["strategy"] = "other".into();
+            edit(&mut cell);
+            lines += &cell.to_string();
+            lines.push('\n');
+        }
+        fs::write(path, lines).unwrap();
+        directory
+    };
+    let a = with("a", &|_| ());
+    let check = |b: &str, expect: i32, said: &str| {
+        let (code, told, errors) = xtask(&["compare", &a, b, "--fail-over", "10"]);
+        assert_eq!(code, Some(expect), "{told}{errors}");
+        assert!(errors.contains(said), "{errors}");
+        assert_eq!(xtask(&["compare", &a, b]).0, Some(0), "nothing was asked");
+    };
+    check(&with("same", &|_| ()), 0, "");
+    let overload = with("overload", &|cell| cell["status"] = "overload".into());
+    check(&overload, 4, "regression: other ×64 (");
+    let invalid = with("invalid", &|cell| cell["status"] = "invalid".into());
+    check(&invalid, 2, "): invalid in 7 of 7 blocks of B, in 0 of 7 of A");
+    check(&results(place.path(), "gone", 7, 1.0), 2, "): B does not have it");
+    check(&results(place.path(), "worse", 7, 0.8), 4, "cannot be told: other ×64 (");
+}
+
+#[test]
 fn capacity_says_what_carries_a_load() {
     let place = tempfile::tempdir().unwrap();
     let a = results(place.path(), "a", 7, 1.0);

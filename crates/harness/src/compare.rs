@@ -3,6 +3,7 @@
 //! Blocks of two runs are no pairs: they ran at different times, perhaps on different machines. So
 //! rows are compared by Welch's t of the logarithms, and what differs between the runs is said.
 
+mod beyond;
 mod differ;
 mod text;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
+pub use self::beyond::Finding;
 pub use self::differ::Differ;
 pub use self::text::text;
 use crate::comparison::{Measure, Word, noise_floors};
@@ -36,6 +38,10 @@ pub struct Compare {
     pub differ: Vec<Differ>,
     /// Each row that both have, by each measure.
     pub rows: Vec<Compared>,
+    /// Strategies that B no longer keeps up with, though A did: worse, whatever their rates are.
+    pub overloaded: Vec<Finding>,
+    /// Strategies of which B has too few figures though A has enough: a regression may hide there.
+    pub hidden: Vec<Finding>,
     /// The rows that only A has.
     pub only_a: Vec<String>,
     /// The rows that only B has.
@@ -175,8 +181,10 @@ pub fn compare(a: &Recorded, b: &Recorded) -> Result<Compare> {
         schema: SCHEMA.to_owned(),
         a: a.manifest.run.clone(),
         b: b.manifest.run.clone(),
-        differ: differ::between(a, b),
+        differ: differ::between(a, b, &shared),
         rows,
+        overloaded: beyond::overloaded(&shared),
+        hidden: beyond::hidden(&shared, &of_a),
         only_a: only(&of_a, &of_b),
         only_b: only(&of_b, &of_a),
     })
@@ -198,6 +206,17 @@ fn first_label(groups: &Groups<'_>) -> String {
     crate::format::clipped(&label, 80)
 }
 
+/// Whether a row is the raw loop or a canary, which tell of the machine.
+fn is_control(key: &Key, cells: &[&Cell]) -> bool {
+    key.strategy == CANARY || cells.iter().any(|cell| cell.kind == Kind::Raw)
+}
+
+/// The values of the cells that count.
+fn values(cells: &[&Cell], measure: Measure) -> Vec<f64> {
+    let valid = cells.iter().filter(|cell| cell.status != Status::Invalid);
+    valid.filter_map(|cell| measure.of(cell)).collect()
+}
+
 /// A row of both.
 #[derive(Clone, Copy, Debug)]
 struct Shared<'a> {
@@ -208,13 +227,12 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn control(&self) -> bool {
-        self.key.strategy == CANARY || self.a.iter().any(|cell| cell.kind == Kind::Raw)
+        is_control(self.key, self.a)
     }
 
     /// Why these cannot be compared whatever the figures are; `None` if they can.
     fn obstacle(&self, counted: [usize; 2]) -> Option<String> {
-        let (first_a, first_b) = (self.a.first()?, self.b.first()?);
-        if let Some(load) = differ::load(first_a, first_b) {
+        if let Some(load) = differ::load(self.a, self.b) {
             return Some(format!("not the same load: {load}"));
         }
         let sides = [("A", self.a.len(), counted[0]), ("B", self.b.len(), counted[1])];
@@ -265,11 +283,7 @@ fn judged(a: &Recorded, b: &Recorded, shared: &[Shared<'_>], measure: Measure) -
 
 /// The row before anything is judged, and the difference if there is one that can be.
 fn plain(one: &Shared<'_>, measure: Measure, limits: Limits) -> (Compared, Option<Difference>) {
-    let counts = |cell: &&&Cell| cell.status != Status::Invalid;
-    let values = |cells: &[&Cell]| -> Vec<f64> {
-        cells.iter().filter(counts).filter_map(|cell| measure.of(cell)).collect()
-    };
-    let [of_a, of_b] = [values(one.a), values(one.b)];
+    let [of_a, of_b] = [one.a, one.b].map(|cells| values(cells, measure));
     let obstacle = one.obstacle([of_a.len(), of_b.len()]);
     let difference = if obstacle.is_none() { Difference::unpaired(&of_a, &of_b) } else { None };
     let centre = |values: &[f64]| Stat::of(values.iter().copied()).map(|stat| stat.centre());

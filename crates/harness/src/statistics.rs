@@ -4,9 +4,11 @@
 //! so means and t intervals are taken of logarithms and given back as what they are of.
 
 mod difference;
+mod line;
 mod steady;
 
 pub use self::difference::{Better, Difference, Found, Judged, Limits, holm, judge, noise_floor};
+pub use self::line::Line;
 pub use self::steady::{Steadiness, WINDOWS};
 use crate::clock::float;
 

@@ -1,5 +1,7 @@
 //! What a run says, in sentences: each with its range, and with what speaks against it.
 
+mod disks;
+
 use std::collections::BTreeSet;
 
 use crate::comparison;
@@ -10,8 +12,9 @@ use crate::results::{
 use crate::statistics::FIRM_BLOCKS;
 use crate::summary::{self, Extent, Figures, Loss, Row};
 
-/// A sentence for each kind of strategy, one on how they compare if there are enough blocks, one on
-/// validity, one on conditions.
+/// A sentence for each kind of strategy, or for several disks two on each and one that compares
+/// them; one on how strategies compare if there are enough blocks, one on validity, one on
+/// conditions.
 pub fn sentences(
     manifest: &Manifest,
     env: &Environment,
@@ -25,12 +28,7 @@ pub fn sentences(
             outcome(manifest).map_or_else(String::new, |how| format!(" ({how})"))
         ));
     }
-    let kinds = [
-        (Kind::GroupCommit, "Synchronous flush"),
-        (Kind::FlushRealtime, "Timed flush"),
-        (Kind::CommitRealtime, "Staged flush"),
-    ];
-    said.extend(kinds.iter().filter_map(|(kind, name)| on_strategy(rows, *kind, name)));
+    said.extend(disks::sentences(cells, rows));
     let has_real = rows.iter().any(|row| row.not_hardware.word().is_none());
     let compared = comparison::comparisons(cells, manifest.gates());
     said.extend(comparison::sentence(&compared, has_real));
@@ -280,13 +278,10 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
-    let of_kind: Vec<&Row> = summary::real(rows).filter(|row| row.kind == kind).collect();
-    if of_kind.is_empty() {
-        return None;
-    }
-    let rate =
-        |row: &Row| row.figures.map_or(f64::NEG_INFINITY, |figures| figures.acked_per_s.centre());
+/// What the fastest of a kind reaches, and what a crash would take of it; the sentence begins with
+/// `name`.
+fn on_strategy(rows: &[&Row], kind: Kind, name: &str) -> Option<String> {
+    let of_kind: Vec<&Row> = rows.iter().copied().filter(|row| row.kind == kind).collect();
     let fastest = of_kind.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
     let Some(figures) = fastest.figures else {
         return Some(format!("{name}: no valid cell, hence no figure."));
@@ -309,6 +304,11 @@ fn on_strategy(rows: &[Row], kind: Kind, name: &str) -> Option<String> {
         taken(&figures.process),
         validity(fastest)
     ))
+}
+
+/// What a row acknowledges a second; below all others without a figure.
+fn rate(row: &Row) -> f64 {
+    row.figures.map_or(f64::NEG_INFINITY, |figures| figures.acked_per_s.centre())
 }
 
 /// What synchronous flush reaches of what the disk allows, at its fastest and the same with one
@@ -518,11 +518,15 @@ mod tests {
             of("sync", "b", 64, 91_000.0),
             of("another", "b", 1, 1820.0),
         ];
-        let told = said(&cells).remove(0);
-        assert!(told.contains("(sync ×64 (b))") && !told.contains("with 1 producer"), "{told}");
+        // On disk a one producer is the fastest, and on b only another strategy ran with one.
+        let told = said(&cells);
+        assert!(told[0].starts_with("On disk a, ") && !told[0].contains("with 1"), "{told:?}");
+        let told = &told[1];
+        assert!(told.starts_with("On disk b, ") && told.contains("(sync ×64)"), "{told}");
+        assert!(!told.contains("with 1 producer"), "{told}");
         let rate = cells[1].acked_per_s;
         cells.push(of("sync", "b", 1, rate / 2.0));
-        let told = said(&cells).remove(0);
+        let told = said(&cells).remove(1);
         assert!(told.contains("; with 1 producer 0.50 times"), "{told}");
     }
 

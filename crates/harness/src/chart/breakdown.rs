@@ -44,7 +44,7 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     pen.text(&format::clipped(&chosen.setting, 135), (16, HEIGHT - 8), Script::left(11, GREY))?;
     pen.finish()?;
     let svg = with_description(&out, &title, &description(&chosen, &stages), NAME);
-    let note = note(&chosen);
+    let note = note(&chosen, &stages);
     let rows = stages.iter().map(figures).collect();
     let (name, heads) = (NAME.to_owned(), HEADS.to_vec());
     Ok(Some(Drawn { name, question: QUESTION, note, svg, heads, rows }))
@@ -62,6 +62,15 @@ enum Part {
 }
 
 impl Part {
+    /// The check that warns where too few ends of it were seen to know the longest.
+    fn seen(self) -> Option<&'static str> {
+        match self {
+            Self::Acked => None,
+            Self::Written => Some("commits_seen"),
+            Self::Durable => Some("syncs_seen"),
+        }
+    }
+
     const ALL: [Self; 3] = [Self::Acked, Self::Written, Self::Durable];
 
     fn name(self, loops: Loops) -> &'static str {
@@ -78,7 +87,10 @@ impl Part {
 struct Stage<'a> {
     row: &'a Row,
     part: Part,
-    hollow: bool,
+    /// Why it is hollow, if it is.
+    state: Option<&'static str>,
+    /// In some block too few ends of this part were seen: what still waited may take longer.
+    at_least: bool,
     /// Median and 99th percentile over blocks; `None` where nothing is known.
     times: Option<[Stat; 2]>,
 }
@@ -92,16 +104,32 @@ impl Stage<'_> {
                 _ => "not recorded".to_owned(),
             };
         };
-        if p99.max <= 0.0 {
+        if p99.max <= 0.0 && !self.at_least {
             return "0: before the acknowledgement".to_owned();
         }
-        let [p50, p99] = [p50, p99].map(|stat| format::duration(stat.centre()));
+        let [p50, p99] = [p50, p99].map(|stat| self.shown(stat.centre()));
         format!("{p50} · {p99}")
+    }
+
+    /// `≥ 40 ms` of what may be longer.
+    fn shown(&self, ns: f64) -> String {
+        let bound = if self.at_least { "≥ " } else { "" };
+        format!("{bound}{}", format::duration(ns))
+    }
+
+    /// ` (overload)` behind a name.
+    fn mark(&self) -> String {
+        self.state.map_or_else(String::new, |state| format!(" ({state})"))
     }
 }
 
 fn stages_of<'a>(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Vec<Stage<'a>>> {
-    let (cells, hollow) = choice::counted(recorded, row);
+    let (cells, is_invalid) = choice::counted(recorded, row);
+    let state = match (is_invalid, choice::is_overload(&cells)) {
+        (true, _) => Some("invalid"),
+        (false, true) => Some("overload"),
+        (false, false) => None,
+    };
     let mut stages = Vec::new();
     for part in Part::ALL {
         let mut known = Vec::new();
@@ -110,7 +138,9 @@ fn stages_of<'a>(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Vec<Stage<
         }
         let stat = |of: fn(&Quantiles) -> u64| Stat::of(known.iter().map(|q| float(of(q))));
         let times = stat(|q| q.p50).zip(stat(|q| q.p99)).map(|(p50, p99)| [p50, p99]);
-        stages.push(Stage { row, part, hollow, times });
+        let is_short = |cell: &&Cell| part.seen().is_some_and(|code| cell.did_not_pass(code));
+        let at_least = cells.iter().any(is_short);
+        stages.push(Stage { row, part, state, at_least, times });
     }
     Ok(stages)
 }
@@ -192,7 +222,7 @@ fn draw_stage(pen: &Pen<'_>, stage: &Stage<'_>, across: &Axis, y: i32) -> anyhow
         }
     }
     pen.line(&[(to, y - 6), (to, y + 6)], Dash::Solid, colour.stroke_width(3))?;
-    pen.mark(kind, (from, y), stage.hollow)?;
+    pen.mark(kind, (from, y), stage.state.is_some())?;
     let right = x(p99.high()).max(to).max(from).max(BAND_END - 2) + 10;
     let wide = pen::text_width(&said, 11);
     let left = x(p50.low()).min(from) - 11;
@@ -211,17 +241,31 @@ fn legend(rows: &[Row], stages: &[Stage<'_>]) -> Vec<(Sign, String)> {
     if stages.iter().any(varies) {
         entries.push((Sign::Span, "below: over blocks".to_owned()));
     }
-    if stages.iter().any(|stage| stage.hollow) {
-        entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
+    if stages.iter().any(|stage| stage.state.is_some()) {
+        entries.push((Sign::Hollow, "hollow: invalid, or overload".to_owned()));
+    }
+    if stages.iter().any(|stage| stage.at_least && stage.times.is_some()) {
+        entries.push((Sign::AtLeast, "at least".to_owned()));
     }
     entries
 }
 
-fn note(chosen: &Chosen) -> String {
+fn note(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
+    let bound = if stages.iter().any(|stage| stage.at_least && stage.times.is_some()) {
+        " With ≥ a part ended too seldom to know how long it takes: what still waited may take \
+         longer."
+    } else {
+        ""
+    };
+    let overload = if stages.iter().any(|stage| stage.state == Some("overload")) {
+        " Of an overload, times are a backlog that grows as long as one measures."
+    } else {
+        ""
+    };
     format!(
         "Of {}. The time until a message is durable is counted from its acknowledgement: with a \
          strategy that acknowledges after its sync it is 0, and the sync is within the first \
-         part. Percentiles of the parts do not add up to one of the whole.{}",
+         part. Percentiles of the parts do not add up to one of the whole.{bound}{overload}{}",
         chosen.setting, chosen.left_out
     )
 }
@@ -233,23 +277,21 @@ fn description(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
         chosen.setting
     )];
     sentences.extend(stages.iter().map(|stage| {
-        let invalid = if stage.hollow { " (invalid)" } else { "" };
         let part = stage.part.name(stage.row.loops);
-        format!("{}{invalid}, {part}: {}.", stage.row.strategy, stage.said())
+        format!("{}{}, {part}: {}.", stage.row.strategy, stage.mark(), stage.said())
     }));
     sentences.join(" ")
 }
 
 fn figures(stage: &Stage<'_>) -> Vec<Figure> {
-    let invalid = if stage.hollow { " (invalid)" } else { "" };
-    let name = format!("{}{invalid}", stage.row.strategy);
+    let name = stage.row.strategy.clone() + &stage.mark();
     let mut row =
         vec![Figure::Text(name), Figure::Text(stage.part.name(stage.row.loops).to_owned())];
     match &stage.times {
         Some(times) => row.extend(times.iter().flat_map(|stat| {
             let range = stat.range(format::duration);
             let centre = stat.centre();
-            [Figure::Number(format::duration(centre), centre), Figure::Text(range)]
+            [Figure::Number(stage.shown(centre), centre), Figure::Text(range)]
         })),
         None => row.extend([const { Figure::Missing }; 4]),
     }

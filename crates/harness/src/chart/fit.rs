@@ -1,5 +1,7 @@
 //! What a sync takes by what it covers: a fixed part, and the bytes by a bandwidth.
 
+use crate::statistics::Line;
+
 /// The time of a sync as a straight line over its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
@@ -28,7 +30,7 @@ impl Fit {
         if medians.len() < 3 || last.0 < 8.0 * first.0 {
             return None;
         }
-        let (fixed_ns, ns_per_byte) = line(&medians);
+        let Line { fixed: fixed_ns, slope: ns_per_byte } = Line::fitted(&medians)?;
         let mut errors: Vec<f64> = syncs
             .iter()
             .filter(|(_, ns)| *ns > 0.0)
@@ -84,28 +86,6 @@ fn size(syncs: &[(f64, f64)]) -> Size {
         max_ns: times[count - 1],
         from_bytes: syncs[0].0,
         to_bytes: syncs[count - 1].0,
-    }
-}
-
-/// The line of the least squares of relative errors that falls nowhere and begins at 0 or above.
-fn line(points: &[(f64, f64)]) -> (f64, f64) {
-    let [mut w, mut wx, mut wy, mut wxx, mut wxy] = [0.0; 5];
-    for (x, y) in points {
-        let weight = 1.0 / (y * y);
-        w += weight;
-        wx += weight * x;
-        wy += weight * y;
-        wxx += weight * x * x;
-        wxy += weight * x * y;
-    }
-    let slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
-    let fixed = (wy - slope * wx) / w;
-    if !slope.is_finite() || slope < 0.0 {
-        (wy / w, 0.0)
-    } else if fixed < 0.0 {
-        (0.0, wxy / wxx)
-    } else {
-        (fixed, slope)
     }
 }
 

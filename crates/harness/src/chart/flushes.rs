@@ -1,7 +1,8 @@
 //! Chart C8: what a sync took, over the bytes that it made durable, on two logarithmic axes.
 //!
-//! The line is a sync's time as a fixed part and its bytes by a bandwidth; on logarithmic axes it
-//! is level first, then rises.
+//! A line is a sync's time as a fixed part and its bytes by a bandwidth; on logarithmic axes it is
+//! level first, then rises. Each kind of strategy has its own: syncs of the same size take many
+//! times as long where appends go on beside them, and a line through all would be true of none.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,6 @@ use super::drawn::{Drawn, Figure};
 use super::fit::{Fit, sizes};
 use super::frame::{Frame, rulings};
 use super::head::{self, Sign};
-use super::labels::{Area, Crowd};
 use super::pen::{self, BLACK, Dash, Pen, Pixel, Script};
 use super::{HEIGHT, RIGHT, is_strategy, with_description};
 use crate::clock::float;
@@ -21,7 +21,7 @@ use crate::format;
 use crate::recorded::Recorded;
 use crate::results::{Kind, Status};
 use crate::series::evenly;
-use crate::summary::{self, Row};
+use crate::summary::{self, Row, kind_name};
 
 /// Chart C8 of what was recorded; `None` where no single flushes were.
 ///
@@ -30,19 +30,18 @@ use crate::summary::{self, Row};
 /// If the drawing library fails, or a table of flushes cannot be read.
 pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     let Some(shown) = Shown::of(recorded)? else { return Ok(None) };
-    let valid: Vec<(f64, f64)> = shown.points(false).collect();
-    let fit = Fit::of(&valid);
+    let kinds = shown.kinds();
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let Recorded { manifest, environment, .. } = recorded;
     let title = head::warning(environment, &shown.rows, None) + QUESTION;
     head::draw_title(&pen, &title, manifest, environment, &shown.rows)?;
-    let top = head::draw_legend(&pen, &shown.legend(fit.is_some()))? + 42;
-    Plot::around(&shown, top).draw(&pen, &shown, fit.as_ref())?;
+    let top = head::draw_legend(&pen, &shown.legend(&kinds))? + 42;
+    Plot::around(&shown, top).draw(&pen, &shown, &kinds)?;
     pen.finish()?;
-    let svg = with_description(&out, &title, &shown.description(fit.as_ref()), NAME);
-    let rows = rows(&valid, fit.as_ref());
-    let note = shown.note(fit.as_ref());
+    let svg = with_description(&out, &title, &shown.description(&kinds), NAME);
+    let rows = kinds.iter().flat_map(rows).collect();
+    let note = shown.note(&kinds);
     let heads = HEADS.to_vec();
     let name = NAME.to_owned();
     Ok(Some(Drawn { name, question: QUESTION, note, svg, heads, rows }))
@@ -53,6 +52,21 @@ struct Series {
     kind: Kind,
     hollow: bool,
     flushes: Vec<(f64, f64)>,
+}
+
+/// The valid flushes of a kind of strategy, and the line through them.
+struct OfKind {
+    kind: Kind,
+    flushes: Vec<(f64, f64)>,
+    /// `None` if their sizes are too alike, or too few.
+    fit: Option<Fit>,
+}
+
+impl OfKind {
+    /// `group_commit 2.0 ms + bytes / (95 MiB/s); half of the syncs within 12 %`.
+    fn line(&self) -> Option<String> {
+        Some(format!("{} {}", kind_name(self.kind), constants(self.fit.as_ref()?)))
+    }
 }
 
 /// What is drawn: the flushes on one disk.
@@ -96,58 +110,91 @@ impl Shown {
         series.flat_map(|series| series.flushes.iter().copied())
     }
 
-    fn legend(&self, has_fit: bool) -> Vec<(Sign, String)> {
-        let mut entries = head::strategies(&self.rows);
-        if has_fit {
-            let name = "fixed time + bytes / bandwidth".to_owned();
-            entries.push((Sign::Line(Dash::Solid, BLACK, 2), name));
+    /// The valid flushes by kind, in the order of the rows.
+    fn kinds(&self) -> Vec<OfKind> {
+        let mut kinds: Vec<OfKind> = Vec::new();
+        for Series { kind, flushes, .. } in self.series.iter().filter(|series| !series.hollow) {
+            match kinds.iter_mut().find(|of| of.kind == *kind) {
+                Some(of) => of.flushes.extend(flushes),
+                None => kinds.push(OfKind { kind: *kind, flushes: flushes.clone(), fit: None }),
+            }
         }
+        for of in &mut kinds {
+            of.fit = Fit::of(&of.flushes);
+        }
+        kinds
+    }
+
+    fn legend(&self, kinds: &[OfKind]) -> Vec<(Sign, String)> {
+        let mut entries = head::strategies(&self.rows);
         if self.series.iter().any(|series| series.hollow) {
             entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
         }
+        entries.extend(kinds.iter().filter_map(|of| {
+            let sign = Sign::Line(Dash::Solid, pen::colour(of.kind), 2);
+            Some((sign, of.line()?))
+        }));
         entries
     }
 
-    fn note(&self, fit: Option<&Fit>) -> String {
-        let fitted = fit.map_or_else(
-            || "The sizes are too alike, or too few, for a line.".to_owned(),
-            |fit| {
-                format!(
-                    "The line goes through the medians of the sizes of valid cells; half of the \
-                     syncs lie within {:.0} % of it. An interval is too short where a sync is \
-                     level, because it pays the fixed time for little, and only adds to what is \
-                     at risk where it rises.",
-                    100.0 * fit.error
-                )
-            },
-        );
-        let others = (self.other_disks > 0).then(|| format::plural(self.other_disks, "other disk"));
-        let others = choice::not_shown(others.as_slice());
-        format!(
+    fn note(&self, kinds: &[OfKind]) -> String {
+        let mut sentences = vec![format!(
             "Disk {}, all its kernel settings and workloads; of a cell at most 2000 flushes were \
-             kept, evenly chosen, and of many at one place one is drawn. {fitted}{others}",
+             kept, evenly chosen, and of many at one place one is drawn.",
             self.disk
-        )
+        )];
+        let lines: Vec<String> = kinds.iter().filter_map(OfKind::line).collect();
+        if !lines.is_empty() {
+            sentences.push(format!(
+                "A line for each kind goes through the medians of the sizes of its valid cells: \
+                 {}.",
+                lines.join("; ")
+            ));
+        }
+        let without = kinds.iter().filter(|of| of.fit.is_none());
+        let without: Vec<&str> = without.map(|of| kind_name(of.kind)).collect();
+        if !without.is_empty() {
+            sentences.push(format!(
+                "The sizes of {} are too alike, or too few, for a line.",
+                without.join(", ")
+            ));
+        }
+        if kinds.iter().any(|of| of.fit.is_some() && has_interval(of.kind)) {
+            let advice = "The interval of a strategy is too short where its own line is level, \
+                          because a sync then pays the fixed time for little, and only adds to \
+                          what is at risk where that line rises.";
+            sentences.push(advice.to_owned());
+        }
+        let others = (self.other_disks > 0).then(|| format::plural(self.other_disks, "other disk"));
+        sentences.join(" ") + &choice::not_shown(others.as_slice())
     }
 
-    fn description(&self, fit: Option<&Fit>) -> String {
+    fn description(&self, kinds: &[OfKind]) -> String {
         let mut sentences = vec![format!(
             "Scatter chart on logarithmic axes; across: log bytes that a sync made durable; up: \
              from its start to its return. Disk {}.",
             self.disk
         )];
-        sentences.extend(sizes(&self.points(false).collect::<Vec<_>>()).iter().map(|size| {
-            let (bytes, ns) = size.middle;
-            format!(
-                "{} of about {}: half within {}.",
-                format::plural(size.count, "sync"),
-                format::bytes(bytes),
-                format::duration(ns)
-            )
-        }));
-        sentences.extend(fit.map(|fit| format!("The line: {}.", constants(fit))));
+        for of in kinds {
+            sentences.extend(sizes(&of.flushes).iter().map(|size| {
+                let (bytes, ns) = size.middle;
+                format!(
+                    "{}: {} of about {}: half within {}.",
+                    kind_name(of.kind),
+                    format::plural(size.count, "sync"),
+                    format::bytes(bytes),
+                    format::duration(ns)
+                )
+            }));
+            sentences.extend(of.line().map(|line| format!("The line of {line}.")));
+        }
         sentences.join(" ")
     }
+}
+
+/// Whether when it syncs is set by an interval.
+fn has_interval(kind: Kind) -> bool {
+    matches!(kind, Kind::CommitRealtime | Kind::FlushRealtime)
 }
 
 /// The flushes of a row, those of valid cells apart from those of invalid ones.
@@ -196,7 +243,7 @@ impl Plot {
         (self.x.at(bytes / self.unit.0), self.y.at(ns))
     }
 
-    fn draw(&self, pen: &Pen<'_>, shown: &Shown, fit: Option<&Fit>) -> anyhow::Result<()> {
+    fn draw(&self, pen: &Pen<'_>, shown: &Shown, kinds: &[OfKind]) -> anyhow::Result<()> {
         let (top, bottom) = (self.top, self.bottom);
         let (has_left, has_below) = (false, false);
         let frame = Frame { left: LEFT, right: RIGHT, top, bottom, has_left, has_below };
@@ -208,16 +255,12 @@ impl Plot {
         pen.text(&title, (middle, bottom + 38), Script::centred(12, BLACK))?;
         let title = "from the start of a sync to its return (log)";
         pen.text(title, (LEFT - 56, top - 14), Script::left(12, BLACK))?;
-        let mut crowd = Crowd::new(Area::spanning((LEFT, top), (RIGHT, bottom), 0));
-        self.draw_flushes(pen, shown, &mut crowd)?;
-        if let Some(fit) = fit {
-            self.draw_fit(pen, shown, fit, &mut crowd)?;
-        }
-        Ok(())
+        self.draw_flushes(pen, shown)?;
+        kinds.iter().try_for_each(|of| self.draw_fit(pen, of))
     }
 
     /// One mark where many would lie on each other.
-    fn draw_flushes(&self, pen: &Pen<'_>, shown: &Shown, crowd: &mut Crowd) -> anyhow::Result<()> {
+    fn draw_flushes(&self, pen: &Pen<'_>, shown: &Shown) -> anyhow::Result<()> {
         let mut taken = BTreeSet::new();
         let mut marks = Vec::new();
         for series in &shown.series {
@@ -231,51 +274,28 @@ impl Plot {
         }
         // In the order of places, not of cells, so that what is left out is the same always.
         marks.sort_by_key(|(kind, hollow, at)| (*at, pen::kind_rank(*kind), *hollow));
-        let marks = evenly(&marks, MOST);
-        for (_, _, at) in &marks {
-            crowd.add_solid(Area::about(*at, 2));
-        }
-        for (kind, hollow, at) in marks {
+        for (kind, hollow, at) in evenly(&marks, MOST) {
             pen.dot(*kind, pen::colour(*kind), *at, *hollow)?;
         }
         Ok(())
     }
 
-    fn draw_fit(
-        &self,
-        pen: &Pen<'_>,
-        shown: &Shown,
-        fit: &Fit,
-        crowd: &mut Crowd,
-    ) -> anyhow::Result<()> {
-        let sizes = shown.points(false).map(|(bytes, _)| bytes);
+    /// The line over the sizes of its kind, with a rim that tells it from the marks.
+    fn draw_fit(&self, pen: &Pen<'_>, of: &OfKind) -> anyhow::Result<()> {
+        let Some(fit) = &of.fit else { return Ok(()) };
+        let sizes = of.flushes.iter().map(|(bytes, _)| *bytes);
         let (low, high) = sizes
             .fold((f64::INFINITY, 0.0_f64), |(low, high), bytes| (low.min(bytes), high.max(bytes)));
         let path: Vec<Pixel> = (0..=60)
             .map(|nth| low * (high / low).powf(f64::from(nth) / 60.0))
             .map(|bytes| self.pixel((bytes, fit.at(bytes))))
             .collect();
-        for pair in path.windows(2) {
-            crowd.add_line(pair[0], pair[1]);
-        }
-        pen.line(&path, Dash::Solid, pen::WHITE.stroke_width(4))?;
-        pen.line(&path, Dash::Solid, BLACK.stroke_width(2))?;
-        let text = constants(fit);
-        let size = (pen::text_width(&text, 12) + 8, 16);
-        let (left, right) = (LEFT + 8, RIGHT - size.0 - 8);
-        let middle = i32::midpoint(left, right);
-        let (top, bottom) = (self.top + 14, self.bottom - 14);
-        let places: Vec<Pixel> = [left, right, middle]
-            .into_iter()
-            .flat_map(|x| [(x, top), (x, bottom), (x, top + 24), (x, bottom - 24)])
-            .collect();
-        let (x, y) = crowd.place(&places, size);
-        pen.fill((x - 4, y - 9), (x + size.0, y + 9), pen::WHITE)?;
-        pen.text(&text, (x, y), Script::left(12, BLACK).bold())
+        pen.line(&path, Dash::Solid, BLACK.stroke_width(4))?;
+        pen.line(&path, Dash::Solid, pen::colour(of.kind).stroke_width(2))
     }
 }
 
-/// `2.0 ms + bytes / 95 MiB/s (half within 12 %)`.
+/// `2.0 ms + bytes / (95 MiB/s); half of the syncs within 12 %`.
 fn constants(fit: &Fit) -> String {
     let bandwidth = if fit.ns_per_byte > 0.0 {
         format!(" + bytes / ({}/s)", format::bytes(1e9 / fit.ns_per_byte))
@@ -289,8 +309,8 @@ fn constants(fit: &Fit) -> String {
     )
 }
 
-/// The sizes, each with what its syncs took and what the line says.
-fn rows(valid: &[(f64, f64)], fit: Option<&Fit>) -> Vec<Vec<Figure>> {
+/// The sizes of a kind, each with what its syncs took and what the line says.
+fn rows(of: &OfKind) -> Vec<Vec<Figure>> {
     let time = |ns: f64| Figure::Number(format::duration(ns), ns);
     let row = |size: super::fit::Size| {
         let (bytes, ns) = size.middle;
@@ -298,22 +318,31 @@ fn rows(valid: &[(f64, f64)], fit: Option<&Fit>) -> Vec<Vec<Figure>> {
             format!("{} to {}", format::bytes(size.from_bytes), format::bytes(size.to_bytes));
         let count = float(store_core::length_u64(size.count));
         vec![
+            Figure::Text(kind_name(of.kind).to_owned()),
             Figure::Number(range, size.from_bytes),
             Figure::Number(format::count(count), count),
             Figure::Number(format::bytes(bytes), bytes),
             time(ns),
             time(size.p99_ns),
             time(size.max_ns),
-            fit.map_or(Figure::Missing, |fit| time(fit.at(bytes))),
+            of.fit.map_or(Figure::Missing, |fit| time(fit.at(bytes))),
         ]
     };
-    sizes(valid).into_iter().map(row).collect()
+    sizes(&of.flushes).into_iter().map(row).collect()
 }
 
 const NAME: &str = "c8";
 const QUESTION: &str = "What does a sync take, by how much it makes durable?";
-const HEADS: [&str; 7] =
-    ["bytes of a sync", "syncs kept", "median size", "p50", "p99", "max", "by the line"];
+const HEADS: [&str; 8] = [
+    "kind",
+    "bytes of a sync",
+    "syncs kept",
+    "median size",
+    "p50",
+    "p99",
+    "max",
+    "by the line of its kind",
+];
 
 const LEFT: i32 = 72;
 /// Marks in the chart.

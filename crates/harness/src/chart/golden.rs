@@ -260,6 +260,6 @@ fn charts_of_invalid_cells_of_an_emulated_disk_say_so() {
         let svg = chart(&recorded, name).svg;
         assert!(svg.contains("-title\">EMULATED DISK: "), "{name}");
         assert!(svg.contains("invalid"), "{name}");
-        assert!(!svg.contains("fixed time"), "no line through what does not count");
+        assert!(!svg.contains("half of the syncs within"), "no line through what does not count");
     }
 }

@@ -2,6 +2,7 @@
 
 use plotters::style::{Color, RGBColor};
 
+use super::choice;
 use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script, Series};
 use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
 use crate::format;
@@ -237,17 +238,31 @@ fn subtitle(manifest: &Manifest, env: &Environment, rows: &[Row]) -> (String, St
     (machine.join(" · "), run.join(" · "))
 }
 
-/// Names the rows that a logarithmic axis has no place for.
-pub(super) fn draw_left_out(pen: &Pen<'_>, rows: &[Row]) -> anyhow::Result<()> {
+/// Names the disks that the sheet has no room for, and the rows that a logarithmic axis has no
+/// place for; and says how many marks have no label.
+pub(super) fn draw_left_out(
+    pen: &Pen<'_>,
+    rows: &[Row],
+    disks: &[String],
+    unlabelled: usize,
+) -> anyhow::Result<()> {
     let nothing = |row: &&Row| {
         let figures = [row.figures, row.refused];
         !figures.iter().flatten().any(|figures| drawable(figures.acked_per_s.centre()))
     };
     let names: Vec<String> = rows.iter().filter(nothing).map(Row::label).collect();
-    if names.is_empty() {
-        return Ok(());
+    let mut said = Vec::new();
+    if !disks.is_empty() {
+        said.push(format!("not drawn, no room: {}", choice::named(disks)));
     }
-    let text = format!("not drawn, nothing acknowledged: {}", names.join(", "));
+    if !names.is_empty() {
+        said.push(format!("not drawn, nothing acknowledged: {}", names.join(", ")));
+    }
+    if unlabelled > 0 {
+        let marks = format::plural(unlabelled, "mark");
+        said.push(format!("no room for the labels of {marks}, see the table"));
+    }
+    let text = said.join("; ");
     pen.text(&format::clipped(&text, 140), (16, HEIGHT - 6), Script::left(11, GREY))
 }
 

@@ -52,7 +52,7 @@ impl Crowd {
 
     /// A mark or a text, which must not be covered.
     pub(super) fn add_solid(&mut self, area: Area) {
-        self.taken.push((area, 8));
+        self.taken.push((area, SOLID));
     }
 
     /// A line, which may be crossed if there is no other place.
@@ -75,36 +75,43 @@ impl Crowd {
         body: Area,
         size: (i32, i32),
     ) -> (i32, i32) {
-        let (x, y) = mark;
-        let (wide, high) = size;
-        let mut places = Vec::new();
-        for (left, right) in [(x - 8, x + 8), (body.left - 5, body.right + 5)] {
-            for dy in [0, -6, 6] {
-                places.extend([(right, y + dy), (left - wide, y + dy)]);
-            }
+        self.place(&places_near(mark, body, size), size)
+    }
+
+    /// The same where that covers no mark or text and stays in the frame, else `None`: a label that
+    /// cannot be read makes another unreadable as well. Lines may be crossed.
+    pub(super) fn free_place_near(
+        &mut self,
+        mark: (i32, i32),
+        body: Area,
+        size: (i32, i32),
+    ) -> Option<(i32, i32)> {
+        let place = self.best(&places_near(mark, body, size), size);
+        let area = area(place, size);
+        let solid = self.taken.iter().filter(|(_, weight)| *weight == SOLID);
+        let covered = solid.map(|(taken, _)| area.shared_with(taken)).sum::<i32>();
+        let lost = covered + area.size() - area.shared_with(&self.frame);
+        // Boxes are a little larger than what is in them.
+        if lost * 10 > area.size() {
+            return None;
         }
-        for dy in [high / 2 + 7, high + 11] {
-            for left in [x - wide / 2, x + 4, x - 4 - wide] {
-                places.extend([(left, y - dy), (left, y + dy)]);
-            }
-        }
-        self.place(&places, size)
+        self.add_solid(area);
+        Some(place)
     }
 
     /// The least bad of these places, the earlier of equals, which is then taken.
     pub(super) fn place(&mut self, places: &[(i32, i32)], size: (i32, i32)) -> (i32, i32) {
-        let area = |&(left, middle): &(i32, i32)| Area {
-            left,
-            top: middle - size.1 / 2,
-            right: left + size.0,
-            bottom: middle + size.1 - size.1 / 2,
-        };
+        let place = self.best(places, size);
+        self.add_solid(area(place, size));
+        place
+    }
+
+    fn best(&self, places: &[(i32, i32)], size: (i32, i32)) -> (i32, i32) {
         // A later place is further off and tells less well which mark is meant.
         let far = (0_i32..).step_by(4);
-        let best = places.iter().zip(far).min_by_key(|(place, far)| self.cost(&area(place)) + far);
-        let (&best, _) = best.expect("a label has at least one place to stand");
-        self.add_solid(area(&best));
-        best
+        let cost = |place: (i32, i32), far: i32| self.cost(&area(place, size)) + far;
+        let best = places.iter().zip(far).min_by_key(|(place, far)| cost(**place, *far));
+        *best.expect("a label has at least one place to stand").0
     }
 
     fn cost(&self, area: &Area) -> i32 {
@@ -113,6 +120,37 @@ impl Crowd {
         outside * 20 + covered.sum::<i32>()
     }
 }
+
+/// The box of a text of this size whose left and vertical middle are here.
+fn area((left, middle): (i32, i32), size: (i32, i32)) -> Area {
+    Area {
+        left,
+        top: middle - size.1 / 2,
+        right: left + size.0,
+        bottom: middle + size.1 - size.1 / 2,
+    }
+}
+
+/// Where a text may stand that belongs to a mark, the best first.
+fn places_near(mark: (i32, i32), body: Area, size: (i32, i32)) -> Vec<(i32, i32)> {
+    let (x, y) = mark;
+    let (wide, high) = size;
+    let mut places = Vec::new();
+    for (left, right) in [(x - 8, x + 8), (body.left - 5, body.right + 5)] {
+        for dy in [0, -6, 6] {
+            places.extend([(right, y + dy), (left - wide, y + dy)]);
+        }
+    }
+    for dy in [high / 2 + 7, high + 11] {
+        for left in [x - wide / 2, x + 4, x - 4 - wide] {
+            places.extend([(left, y - dy), (left, y + dy)]);
+        }
+    }
+    places
+}
+
+/// How bad it is to cover a mark or a text, by pixel.
+const SOLID: i32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -140,6 +178,21 @@ mod tests {
         assert!(middle != 50 && left >= 0, "{left} {middle}");
         let (left, _) = place(&mut crowd, (199, 20));
         assert!(left + 20 <= 200, "{left}");
+    }
+
+    #[test]
+    fn a_label_without_a_free_place_is_left_out() {
+        let free =
+            |crowd: &mut Crowd, mark| crowd.free_place_near(mark, Area::about(mark, 6), (20, 10));
+        let mut crowd = crowd();
+        crowd.add_line((50, 50), (90, 50));
+        assert_eq!(free(&mut crowd, (50, 50)), Some((22, 50)), "not on the line");
+        crowd.add_solid(Area::about((100, 50), 40));
+        assert_eq!(free(&mut crowd, (100, 50)), None, "all around is taken");
+        // What is left out takes no place.
+        assert_eq!(free(&mut crowd, (180, 20)), Some((152, 20)));
+        let narrow = &mut Crowd::new(Area::spanning((0, 0), (15, 10), 0));
+        assert_eq!(free(narrow, (7, 5)), None, "the frame is smaller");
     }
 
     #[test]

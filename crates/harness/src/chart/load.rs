@@ -78,6 +78,15 @@ struct Shape<'a> {
 }
 
 impl Point<'_> {
+    fn rate(&self) -> f64 {
+        self.offered.centre()
+    }
+
+    /// Whether less was sent than was due; invalid cells do not tell.
+    fn is_too_much(&self) -> bool {
+        self.overload && !self.invalid
+    }
+
     /// Why it is hollow, if it is.
     fn state(&self) -> Option<&'static str> {
         match (self.invalid, self.overload) {
@@ -185,7 +194,7 @@ fn legend(drawn: &[&Point<'_>]) -> Vec<(Sign, String)> {
     if drawn.iter().any(|point| point.state().is_some()) {
         entries.push((Sign::Hollow, "hollow: invalid, or less sent than due".to_owned()));
     }
-    if drawn.iter().any(|point| point.overload && !point.invalid) {
+    if panels(drawn).iter().any(|own| Limit::of(own).beyond.is_some()) {
         entries.push((Sign::Zone(BAND), "shaded: overload".to_owned()));
     }
     let rows: Vec<Row> = drawn.iter().map(|point| point.row.clone()).collect();
@@ -204,23 +213,15 @@ struct Panel {
 impl Panel {
     fn draw(&self, pen: &Pen<'_>, own: &[&Point<'_>]) -> anyhow::Result<()> {
         let Frame { top, bottom, right, .. } = self.frame;
-        let knee = knee(own);
-        let beyond = own.iter().filter(|point| point.overload && !point.invalid);
-        let beyond = beyond.map(|point| self.x.at(point.offered.centre())).min();
-        if let Some(x) = beyond {
-            pen.fill((x, top), (right, bottom), BAND)?;
+        let limit = Limit::of(own);
+        if let Some(rate) = limit.beyond {
+            pen.fill((self.x.at(rate), top), (right, bottom), BAND)?;
         }
         let name = own.first().map_or("", |point| &point.row.strategy);
-        let rate = |point: &Point<'_>| round(&format::count(point.offered.centre()));
-        let kept = match knee {
-            Some(point) if beyond.is_some() => format!(": falls behind above {}/s", rate(point)),
-            Some(point) => format!(": keeps up, at most {}/s", rate(point)),
-            None => ": falls behind at every rate".to_owned(),
-        };
-        self.frame.heading(pen, &(format::clipped(name, 20) + &kept))?;
+        self.frame.heading(pen, &(format::clipped(name, 20) + &limit.heading()))?;
         self.frame.rule_across(pen, &rulings(&self.x, format::count))?;
         self.frame.rule_up(pen, &rulings(&self.y, format::duration))?;
-        if let Some(point) = knee.filter(|_| beyond.is_some()) {
+        if let Some(point) = limit.knee.filter(|_| limit.beyond.is_some()) {
             let x = self.x.at(point.offered.centre());
             pen.line(&[(x, top), (x, bottom)], Dash::Dashed, BLACK)?;
         }
@@ -325,19 +326,70 @@ fn beside<'a, 'b>(own: &[&'b Point<'a>]) -> Vec<&'b Point<'a>> {
     own.iter().filter(is_beside).copied().collect()
 }
 
-/// The highest rate below all that were too much, among loads that differ in their rate alone;
-/// where there are several such, the highest of all.
-fn knee<'a, 'b>(own: &[&'b Point<'a>]) -> Option<&'b Point<'a>> {
-    let kept = own.iter().copied().filter(|point| {
-        let is_below = |other: &&Point<'_>| {
-            other.shape != point.shape
-                || other.invalid
-                || !other.overload
-                || other.offered.centre() > point.offered.centre()
-        };
-        point.state().is_none() && own.iter().all(is_below)
-    });
-    kept.max_by(|a, b| a.offered.centre().total_cmp(&b.offered.centre()))
+/// How much one strategy keeps up with, of loads that differ in their rate alone.
+///
+/// Of a strategy that met several such, it is those of which it kept the highest rate: what it
+/// could not keep of another says nothing of these. Bursts may be too much at a fifth of the rate
+/// that the same strategy keeps when it comes evenly.
+struct Limit<'a, 'b> {
+    shape: Option<Shape<'a>>,
+    /// The highest rate below all that were too much.
+    knee: Option<&'b Point<'a>>,
+    /// The least rate that was too much.
+    beyond: Option<f64>,
+}
+
+impl<'a, 'b> Limit<'a, 'b> {
+    fn of(own: &[&'b Point<'a>]) -> Self {
+        let by_rate = |a: &&'b Point<'a>, b: &&'b Point<'a>| a.rate().total_cmp(&b.rate());
+        let knee = own.iter().copied().filter(|point| is_kept(point, own)).max_by(by_rate);
+        let too_much = || own.iter().copied().filter(|point| point.is_too_much());
+        let shape = knee.or_else(|| too_much().min_by(by_rate)).map(|point| point.shape);
+        let of_shape = too_much().filter(|point| Some(point.shape) == shape);
+        let beyond = of_shape.map(Point::rate).reduce(f64::min);
+        Self { shape, knee, beyond }
+    }
+
+    /// What follows the strategy's name.
+    fn heading(&self) -> String {
+        let rate = |point: &Point<'_>| round(&format::count(point.rate()));
+        match (self.knee, self.beyond) {
+            (Some(point), Some(_)) => format!(": falls behind above {}/s", rate(point)),
+            (Some(point), None) => format!(": keeps up, at most {}/s", rate(point)),
+            (None, Some(_)) => ": falls behind at every rate".to_owned(),
+            (None, None) => ": no valid cell".to_owned(),
+        }
+    }
+}
+
+/// Whether it was kept, and every lower rate of such a load too.
+fn is_kept(point: &Point<'_>, own: &[&Point<'_>]) -> bool {
+    let is_below = |other: &&Point<'_>| {
+        other.shape != point.shape || !other.is_too_much() || other.rate() > point.rate()
+    };
+    point.state().is_none() && own.iter().all(is_below)
+}
+
+/// The points of each strategy, in the order of panels.
+fn panels<'a, 'b>(drawn: &[&'b Point<'a>]) -> Vec<Vec<&'b Point<'a>>> {
+    drawn.chunk_by(|a, b| a.row.strategy == b.row.strategy).map(<[_]>::to_vec).collect()
+}
+
+/// What was too much of loads that neither heading nor shade speaks of: `sync: bursts ×16 at
+/// 2.2k/s`.
+fn too_much_beside(drawn: &[&Point<'_>]) -> Vec<String> {
+    let mut found = Vec::new();
+    for own in panels(drawn) {
+        let shape = Limit::of(&own).shape;
+        let beside = own.iter().filter(|point| point.is_too_much() && Some(point.shape) != shape);
+        found.extend(beside.map(|point| {
+            let Row { strategy, workload, producers, .. } = point.row;
+            let [strategy, workload] = [strategy, workload].map(|name| format::clipped(name, 24));
+            let rate = round(&format::count(point.rate()));
+            format!("{strategy}: {workload} ×{producers} at {rate}/s")
+        }));
+    }
+    found
 }
 
 fn note(places: &[Place<'_>], rest: &[&str], drawn: &[&Point<'_>]) -> String {
@@ -345,9 +397,23 @@ fn note(places: &[Place<'_>], rest: &[&str], drawn: &[&Point<'_>]) -> String {
         "Latency is from when a message was due. Where a strategy fell behind, the dashed \
          upright is the highest rate before, of which 99 % was sent in time; in the \
          shade latency is a backlog that grows as long as one measures, and says nothing but that. \
-         Lines join loads that differ in their rate alone."
+         Lines join loads that differ in their rate alone, and heading and shade are of those of \
+         which a strategy kept the highest rate."
             .to_owned(),
     ];
+    let beside = too_much_beside(drawn);
+    if !beside.is_empty() {
+        sentences.push(format!("Too much of other loads was {}.", choice::named(&beside)));
+    }
+    let is_even = |pair: &[&Point<'_>]| {
+        let is_joined = pair[0].shape == pair[1].shape && !(pair[0].invalid || pair[1].invalid);
+        is_joined && !pair[0].shape.has_bursts
+    };
+    if drawn.windows(2).any(is_even) {
+        let text = "Bursts less than 100 ms apart cannot be told from an even load, and may be \
+                    joined with one.";
+        sentences.push(text.to_owned());
+    }
     if drawn.iter().any(|point| point.searched) {
         let text = "A rate that was searched for is the highest that kept the latency asked for.";
         sentences.push(text.to_owned());

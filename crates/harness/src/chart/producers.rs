@@ -14,6 +14,7 @@ use super::frame::{Frame, rulings, rulings_at};
 use super::head::{self, Sign};
 use super::pen::{BLACK, Dash, GREY, Pen, Pixel, SERIES, Script, Series};
 use super::{HEIGHT, with_description};
+use crate::comparison::{Measure, noise_floors};
 use crate::format;
 use crate::recorded::Recorded;
 use crate::results::Kind;
@@ -28,7 +29,7 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
         return Ok(None);
     }
     let drawn = &lines[..lines.len().min(SERIES.len())];
-    let said = said(drawn);
+    let said = said(recorded, drawn);
     Ok(Some(Drawn {
         name: NAME.to_owned(),
         question: QUESTION,
@@ -268,7 +269,7 @@ fn draw_line(
 }
 
 /// The wait that half a flush suggests, and what waiting brought where it was measured.
-fn said(drawn: &[Line<'_>]) -> Vec<String> {
+fn said(recorded: &Recorded, drawn: &[Line<'_>]) -> Vec<String> {
     let mut sentences = Vec::new();
     let Some(first) = drawn.first() else { return sentences };
     let Some(busiest) = first.busiest() else { return sentences };
@@ -285,13 +286,15 @@ fn said(drawn: &[Line<'_>]) -> Vec<String> {
     let others = drawn.iter().skip(1).filter(|other| {
         other.key.0 == first.key.0 && other.key.1 == first.key.1 && other.key.3 == first.key.3
     });
+    let floors = noise_floors(&recorded.cells, Measure::AckedPerS);
+    let floor_pct = floors.get(first.key.0.disk).copied();
     let against = |other: &Line<'_>| {
         let twin = other
             .points
             .iter()
             .find(|point| !point.hollow && point.row.producers == busiest.row.producers)?;
-        let ratio = twin.rate.centre() / busiest.rate.centre();
-        Some(format!("{} {}×", format::clipped(&twin.row.strategy, 24), format::ratio(ratio)))
+        let gain = gain(recorded, busiest.row, twin.row, floor_pct);
+        Some(format!("{} {gain}", format::clipped(&twin.row.strategy, 24)))
     };
     let gains: Vec<String> = others.filter_map(against).collect();
     if gains.is_empty() {
@@ -303,6 +306,31 @@ fn said(drawn: &[Line<'_>]) -> Vec<String> {
         sentences.push(format!("Rate by that of {name} at ×{}: {gains}.", busiest.row.producers));
     }
     sentences
+}
+
+/// The rate of a row by that of another in the same blocks, with its range over them: `1.20×
+/// [1.15–1.26, 95 %]`, `1.03× [0.97–1.08 over 3 blocks], within noise`.
+fn gain(recorded: &Recorded, of: &Row, twin: &Row, floor_pct: Option<f64>) -> String {
+    let [of, twin] = [of, twin].map(|row| choice::cells_where(recorded, row, false));
+    let ratios = twin.iter().filter_map(|cell| {
+        let beside = of.iter().find(|beside| beside.block == cell.block)?;
+        let [rate, other] = [cell, beside].map(|cell| cell.acked_per_s);
+        (super::drawable(rate) && super::drawable(other)).then(|| rate / other)
+    });
+    let Some(ratio) = Stat::of(ratios).filter(|ratio| ratio.blocks > 1) else {
+        return "not known: fewer than two blocks have both".to_owned();
+    };
+    let sure = match ratio.interval() {
+        Some(_) => ", 95 %".to_owned(),
+        None => format!(" over {} blocks", ratio.blocks),
+    };
+    let is_by_chance = ratio.low() <= 1.0 && ratio.high() >= 1.0;
+    // What the same work differs from itself by is no gain either.
+    let is_in_noise =
+        floor_pct.is_some_and(|pct| ratio.centre().ln().abs() <= (pct / 100.0).ln_1p());
+    let noise = if is_by_chance || is_in_noise { ", within noise" } else { "" };
+    let (shown, range) = (format::ratio(ratio.centre()), ratio.range(format::ratio));
+    format!("{shown}× [{range}{sure}]{noise}")
 }
 
 fn note(said: &[String], rest: &[Line<'_>]) -> String {

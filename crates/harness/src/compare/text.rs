@@ -33,6 +33,7 @@ pub fn text(found: &Compare, width: usize) -> String {
                     state, and the rows may differ for that reason alone";
         lines.extend(wrapped(said, "! ", width));
     }
+    lines.extend(beyond(found, width));
     for (name, only) in [("A", &found.only_a), ("B", &found.only_b)] {
         if let Some(first) = only.first() {
             let said =
@@ -42,6 +43,17 @@ pub fn text(found: &Compare, width: usize) -> String {
     }
     let clipped = lines.iter().map(|line| format::clipped(line.trim_end(), width) + "\n");
     clipped.collect()
+}
+
+/// What no ratio says.
+fn beyond(found: &Compare, width: usize) -> Vec<String> {
+    let overloaded = found.overloaded.iter().map(|one| ("worse", one));
+    let hidden = found.hidden.iter().map(|one| ("cannot be told", one));
+    let lines = overloaded.chain(hidden).flat_map(|(word, one)| {
+        let row = format::clipped(&one.row, 100);
+        wrapped(&format!("{word}: {row}: {}", one.said), "! ", width)
+    });
+    lines.collect()
 }
 
 /// What differs besides the figures.
@@ -121,6 +133,7 @@ mod tests {
     use super::*;
     use crate::compare::compare;
     use crate::compare::tests::run;
+    use crate::results::Status;
     use crate::results_fixture::HOSTILE;
 
     #[test]
@@ -135,6 +148,23 @@ mod tests {
         assert!(told.lines().any(|found| found == line), "{told}");
         assert!(told.contains("Of 4 comparisons: 0 faster, 2 slower, 2 no difference, 0 incon"));
         assert!(told.contains("! a control differs"), "{told}");
+    }
+
+    #[test]
+    fn what_no_ratio_says_is_said() {
+        let (a, mut b) = (run("a", 7, 1.0), run("b", 7, 1.0));
+        b.cells.retain(|cell| cell.strategy != "timed");
+        b.cells.iter_mut().for_each(|cell| cell.status = Status::Overload);
+        b.cells[0].strategy += HOSTILE;
+        let told = text(&compare(&a, &b).unwrap(), 80);
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+        let flat = told.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ! ", " ");
+        for part in [
+            "worse: sync ×8 (closed-1k, data, kernel-default): overloaded in 7 of 7 blocks of B,",
+            "cannot be told: timed ×8 (closed-1k, data, kernel-default): B does not have it",
+        ] {
+            assert!(flat.contains(part), "{part:?} in {flat}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::comparison::Comparison;
 use crate::format;
 use crate::profile::Slo;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Stall, Status};
+use crate::run::CANARY;
 use crate::summary::{
     Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
@@ -297,7 +298,8 @@ fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
     let mut data = vec![
         Datum::text(format!("{}{what}", cell.cell)),
         Datum::count(cell.block.into()),
-        Datum::count(cell.position.into()),
+        // A canary stands before or behind all others, and has no place among them.
+        if cell.strategy == CANARY { Datum::missing() } else { Datum::count(cell.position.into()) },
         Datum::text(status_name(cell.status)).class(status_class(cell.status)),
         Datum::number(cell.acked_per_s, format::count),
         Datum::number(cell.bytes_per_s, |rate| format!("{}/s", format::bytes(rate))),
@@ -494,7 +496,8 @@ fn approximate(count: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results_fixture::example;
+    use crate::results::Kind;
+    use crate::results_fixture::{cell, example};
 
     #[test]
     fn stalls_are_told_longest_first_with_what_the_kernel_did_then() {
@@ -513,5 +516,15 @@ mod tests {
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
         assert!(at("4.1 s") < at("159 ms") && at("the dirty limit") < at("not the dirty limit"));
         assert!(!page.contains("70 ms"), "the shortest are left out");
+    }
+
+    #[test]
+    fn a_canary_has_no_position_among_the_cells() {
+        let canary = |c: &mut Cell| (c.strategy, c.position) = (CANARY.to_owned(), u32::MAX - 1);
+        let all = [cell(Kind::GroupCommit, 1, 0, canary), cell(Kind::GroupCommit, 8, 0, |_| {})];
+        let html = super::cells(&all);
+        assert!(!html.contains("4294967294"), "{html}");
+        assert!(html.contains("<td class=\"n\">–</td>"), "{html}");
+        assert!(html.contains("<td class=\"n\" data-v=\"8\">8</td>"), "{html}");
     }
 }

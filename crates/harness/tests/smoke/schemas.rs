@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use harness::compare::compare;
 use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
 use harness::profile::{Gates, Slo};
@@ -129,6 +130,42 @@ fn what_blocks_come_to_is_as_its_schemas_say() {
         assert_fits(&of_comparison, &value(one));
     }
     assert_every_field_counts(&of_comparison, &value(&compared[0]));
+}
+
+#[test]
+fn a_comparison_of_two_runs_is_as_its_schema_says() {
+    let results = place();
+    let of_compare = schema("compare.json");
+    let read = || Recorded::read(&tiny_run(results.path()).path).unwrap();
+    let (mut a, mut b) = (read(), read());
+    let measured = value(&compare(&a, &b).unwrap());
+    assert!(!measured["rows"].as_array().unwrap().is_empty(), "{measured}");
+    assert_fits(&of_compare, &measured);
+    // Again with what two such runs do not have: enough blocks, and something that is gone, falls
+    // into overload, or is not the same.
+    for run in [&mut a, &mut b] {
+        let blocks = |number: u32| {
+            run.cells.clone().into_iter().map(move |mut cell| {
+                (cell.block, cell.status) = (number, CellStatus::Valid);
+                cell.acked_per_s *= 1.0 + f64::from(number) / 100.0;
+                cell
+            })
+        };
+        run.cells = (0..6).flat_map(blocks).collect();
+    }
+    b.environment.kernel = "another".to_owned();
+    a.cells.retain(|cell| cell.strategy != "timed");
+    b.cells.retain(|cell| cell.strategy != "none");
+    for cell in b.cells.iter_mut().filter(|cell| cell.kind == Kind::GroupCommit) {
+        cell.status = CellStatus::Overload;
+    }
+    let whole = value(&compare(&a, &b).unwrap());
+    for list in ["differ", "overloaded", "hidden", "only_a", "only_b"] {
+        assert!(!whole[list].as_array().unwrap().is_empty(), "{list}: {whole}");
+    }
+    assert!(whole["rows"][0]["ratio_low"].is_number(), "{whole}");
+    assert_fits(&of_compare, &whole);
+    assert_every_field_counts(&of_compare, &whole);
 }
 
 /// Without any one field, and with any one that nobody knows, it must not fit.

@@ -10,8 +10,9 @@ use crate::chart::drawn::{Drawn, Figure, all};
 use crate::distribution;
 use crate::output::Output;
 use crate::recorded::{Recorded, file_stem};
-use crate::results::{Cell, Kind};
-use crate::results_fixture::{cell, environment, manifest};
+use crate::results::{Cell, Kind, Level, Status};
+use crate::results_fixture::{cell, check, environment, manifest};
+use crate::run::CANARY;
 
 /// The chart of cells that left all that charts are made of.
 #[track_caller]
@@ -48,6 +49,78 @@ fn the_knee_is_the_highest_rate_before_the_overload() {
 }
 
 #[test]
+fn too_much_of_bursts_shades_no_even_load() {
+    let open = |rate: f64, is_even: bool, status: Status| {
+        let mut cells = open_loops();
+        let mut one = cells.swap_remove(0);
+        (one.workload, one.status) = (format!("{is_even}-{rate}"), status);
+        one.cell = format!("{}/{}/16", one.strategy, one.workload);
+        let open = one.open_loop.as_mut().unwrap();
+        open.offered_per_s = rate;
+        if !is_even {
+            open.judged = 30_000;
+        }
+        one
+    };
+    let even = [1e3, 2e3, 5e3, 1e4].map(|rate| open(rate, true, Status::Valid));
+    let bursts = open(2.2e3, false, Status::Overload);
+    let found = chart(&recorded(&[&even[..], from_ref(&bursts)].concat()), "c3");
+    let heading = |found: &Drawn, part: &str| assert!(found.svg.contains(part), "{}", found.svg);
+    heading(&found, "sync: keeps up, at most 10k/s");
+    assert!(!found.svg.contains("shaded: overload"), "{}", found.svg);
+    let beside = "Too much of other loads was sync: false-2200 ×16 at 2.2k/s.";
+    assert!(found.note.contains(beside), "{}", found.note);
+    assert!(found.note.contains("Bursts less than 100 ms apart"), "{}", found.note);
+    // What is too much evenly is shaded from there.
+    let over = open(2e4, true, Status::Overload);
+    let found = chart(&recorded(&[&even[..], &[bursts.clone(), over]].concat()), "c3");
+    heading(&found, "sync: falls behind above 10k/s");
+    heading(&found, "shaded: overload");
+    assert!(found.note.contains(beside), "{}", found.note);
+    // Of bursts alone, nothing is joined that could be even.
+    let found = chart(&recorded(from_ref(&bursts)), "c3");
+    heading(&found, "sync: falls behind at every rate");
+    assert!(!found.note.contains("Bursts less"), "{}", found.note);
+    assert!(!found.note.contains("Too much of other"), "{}", found.note);
+    heading(&chart(&recorded(&[open(1e3, true, Status::Invalid)]), "c3"), "sync: no valid cell");
+}
+
+#[test]
+fn parts_of_an_overload_are_hollow_and_those_seen_too_seldom_are_lower_bounds() {
+    let edited = |edit: &dyn Fn(&mut Cell)| {
+        let mut cells = strategies();
+        let staged = cells.iter_mut().filter(|cell| cell.strategy == "staged");
+        staged.for_each(edit);
+        whole(&cells, "c7")
+    };
+    let p99 = |found: &Drawn, name: &str, part: &str| {
+        let Figure::Number(shown, _) = field(found, &[name, part], "p99") else { panic!("{part}") };
+        shown
+    };
+    let sound = edited(&|_| ());
+    for part in ["hollow", "at least", "≥"] {
+        assert!(!sound.svg.contains(part) && !sound.note.contains(part), "{part}");
+    }
+    let found = edited(&|cell| cell.status = Status::Overload);
+    assert!(found.svg.contains("hollow: invalid, or overload"), "{}", found.svg);
+    assert!(found.note.contains("Of an overload, times are a backlog"), "{}", found.note);
+    p99(&found, "staged (overload)", "append → ack");
+    assert!(found.rows.iter().any(|row| row[0] == Figure::Text("timed".to_owned())));
+    for (code, bound, exact) in [
+        ("syncs_seen", "ack → durable", "ack → page cache"),
+        ("commits_seen", "ack → page cache", "ack → durable"),
+    ] {
+        let warned = check(code, Level::Warn, "1", "two");
+        let found = edited(&|cell| cell.validity.push(warned.clone()));
+        assert!(p99(&found, "staged", bound).starts_with("≥ "), "{code}");
+        for part in [exact, "append → ack"] {
+            assert!(!p99(&found, "staged", part).contains('≥'), "{code}, {part}");
+        }
+        assert!(found.svg.contains("at least") && found.note.contains("With ≥ "), "{code}");
+    }
+}
+
+#[test]
 fn group_commit_is_told_its_bound_its_wait_and_what_waiting_brought() {
     let chart = chart(&recorded(&groups()), "c5");
     // 16 producers by 98 µs.
@@ -57,7 +130,43 @@ fn group_commit_is_told_its_bound_its_wait_and_what_waiting_brought() {
     assert!((bound - 16.0 / 98e-6).abs() < 1.0, "{bound}");
     assert!(chart.note.contains("flush p50 98 µs"), "{}", chart.note);
     assert!(chart.note.contains("is half of it, 49 µs."), "{}", chart.note);
-    assert!(chart.note.contains("Rate by that of sync at ×64: sync-wait 1.20×."), "{}", chart.note);
+    let gain = "Rate by that of sync at ×64: sync-wait 1.20× [1.20–1.20, 95 %].";
+    assert!(chart.note.contains(gain), "{}", chart.note);
+}
+
+#[test]
+fn a_gain_is_told_with_its_range_and_none_within_noise() {
+    // By how much more than sync's the rate of a block is, in percent.
+    let check = |more: &[f64], canaries: &[(u32, f64)], expect: &str| {
+        let mut cells = Vec::new();
+        for (block, more) in (0..).zip(more) {
+            for (strategy, more) in [("sync", 0.0), ("sync-wait", *more)] {
+                cells.extend([1, 8].map(|producers| {
+                    cell(Kind::GroupCommit, producers, block, |c| {
+                        c.strategy = strategy.to_owned();
+                        c.acked_per_s = (1e3 + 1e3 * f64::from(block)) * (1.0 + more / 100.0);
+                    })
+                }));
+            }
+        }
+        cells.extend(canaries.iter().map(|(position, rate)| {
+            cell(Kind::GroupCommit, 1, 0, |c| {
+                c.strategy = CANARY.to_owned();
+                (c.position, c.acked_per_s) = (*position, *rate);
+            })
+        }));
+        let note = chart(&recorded(&cells), "c5").note;
+        assert!(note.contains(&format!("at ×8: sync-wait {expect}.")), "{note}");
+    };
+    check(&[20.0, 15.0, 26.0], &[], "1.20× [1.15–1.26 over 3 blocks]");
+    check(&[-3.0, 3.0, 8.0], &[], "1.03× [0.97–1.08 over 3 blocks], within noise");
+    check(&[3.0], &[], "not known: fewer than two blocks have both");
+    // By t of the logarithms: 1.0495, less and more by a factor of 1.0113.
+    let six = [4.0, 6.0, 5.0, 4.0, 6.0, 4.0];
+    check(&six, &[], "1.05× [1.04–1.06, 95 %]");
+    let canaries = [(0, 100.0), (9, 110.0)];
+    check(&six, &canaries, "1.05× [1.04–1.06, 95 %], within noise");
+    check(&six.map(|more| more + 10.0), &canaries, "1.15× [1.14–1.16, 95 %]");
 }
 
 #[test]
@@ -155,8 +264,33 @@ fn exposure_of_a_block_may_be_far_longer_than_that_of_the_first() {
 #[test]
 fn the_line_of_a_known_disk_is_found() {
     let found = whole(&strategies(), "c8");
-    assert!(found.svg.contains("2.0 ms + bytes / (95 MiB/s)"), "{}", found.note);
+    // Each kind its own: one line through all would be true of none.
+    for line in [
+        "group_commit 100 µs + bytes / (1.9 GiB/s); half of the syncs within 5 %",
+        "flush_realtime 2.0 ms + bytes / (95 MiB/s); half of the syncs within 5 %",
+        "commit_realtime 2.0 ms + bytes / (95 MiB/s); half of the syncs within 5 %",
+    ] {
+        assert!(found.svg.matches(line).count() == 2, "legend and description: {}", found.svg);
+        assert!(found.note.contains(line), "{}", found.note);
+    }
+    assert!(found.note.contains("The interval of a strategy"), "{}", found.note);
+    let p50 = |kind| field(&found, &[kind], "p50");
+    let [Figure::Number(_, fast), Figure::Number(_, slow)] =
+        [p50("group_commit"), p50("flush_realtime")]
+    else {
+        panic!("{:?}", found.rows)
+    };
+    assert!(fast < slow / 10.0, "{fast} and {slow}");
     assert!(found.svg.matches("<circle").count() < 400, "marks at one place are one");
+}
+
+#[test]
+fn no_interval_is_advised_by_the_syncs_of_strategies_without_one() {
+    let mut cells = strategies();
+    cells.retain(|cell| cell.kind == Kind::GroupCommit);
+    let found = whole(&cells, "c8");
+    assert!(found.note.contains("group_commit 100 µs + bytes"), "{}", found.note);
+    assert!(!found.note.contains("interval"), "{}", found.note);
 }
 
 #[test]
