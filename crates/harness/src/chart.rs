@@ -30,7 +30,7 @@ use self::head::{draw_head, draw_left_out, title};
 use self::pen::Pen;
 use self::plot::Plot;
 use crate::format;
-use crate::results::{Cell, Environment, Kind, Manifest};
+use crate::results::{Cell, Environment, Manifest};
 use crate::summary::{self, Extent, Figures, Loss, Row, Stat};
 
 /// Which crash a chart is about.
@@ -124,7 +124,7 @@ pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
             .map(|figures| (model.loss(&figures).age_ns.centre(), figures.acked_per_s.centre()))
     };
     let mut candidates: Vec<(&Row, f64, f64)> = summary::real(rows)
-        .filter(|row| is_strategy(row.kind) && is_measured(row, model))
+        .filter(|row| row.kind.is_strategy() && is_measured(row, model))
         .filter_map(|row| place(row).map(|(age_ns, rate)| (row, age_ns, rate)))
         .filter(|(_, _, rate)| drawable(*rate))
         .collect();
@@ -248,10 +248,6 @@ fn with_description(svg: &str, title: &str, description: &str, id: &str) -> Stri
     )
 }
 
-fn is_strategy(kind: Kind) -> bool {
-    !matches!(kind, Kind::None | Kind::Raw)
-}
-
 fn drawable(rate: f64) -> bool {
     rate.is_finite() && rate > 0.0
 }
@@ -262,7 +258,7 @@ const RIGHT: i32 = 876;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Level, Status};
+    use crate::results::{Kind, Level, Status};
     use crate::results_fixture::{
         HOSTILE, cell, check, environment, example, extreme, manifest, troubled,
     };
