@@ -3,6 +3,7 @@
 use super::{Ask, Basis, Capacity, Choice, Model, Standing};
 use crate::chart::LossModel;
 use crate::format;
+use crate::statistics::FIRM_BLOCKS;
 use crate::table::wrapped;
 
 /// The answer, no line of it wider than `width` columns; without colours and control characters,
@@ -84,7 +85,10 @@ fn taken(choice: &Choice, ask: &Ask) -> String {
         parts.push(format!("up to {} msg/s, headroom {room}{absorbed}", format::count(most)));
     }
     if let Some((p99, asked)) = choice.ack_p99_ns.zip(ask.ack_p99_ns) {
-        parts.push(format!("ack p99 {} of {}", format::duration(p99), format::duration(asked)));
+        let is_closed = choice.open_loop == Some(false);
+        let service = if is_closed { " (closed loop: service time)" } else { "" };
+        let (p99, asked) = (format::duration(p99), format::duration(asked));
+        parts.push(format!("ack p99 {p99} of {asked}{service}"));
     }
     if let Some(loss) = choice.loss_ns {
         parts.push(format!(
@@ -93,10 +97,15 @@ fn taken(choice: &Choice, ask: &Ask) -> String {
             format::duration(ask.loss_ns)
         ));
     }
-    if let Some((producers, most)) = choice.producers.zip(choice.keeps_up_to_per_s) {
-        let share = (f64::from(producers) * ask.rate_per_s / most).ceil();
+    if let Some((producers, blocks)) = choice.producers.zip(choice.blocks) {
         let all = format::plural(usize::try_from(producers).unwrap_or(usize::MAX), "producer");
-        parts.push(format!("measured with {all}, about {share:.0} of them by rate; one disk"));
+        let fewest = choice.fewest_producers.filter(|fewest| *fewest < producers);
+        let fewest = fewest.map_or_else(String::new, |fewest| {
+            format!(", {fewest} being the fewest measured that carry it")
+        });
+        let indicative = if blocks < FIRM_BLOCKS { " (indicative)" } else { "" };
+        let blocks = format::plural(blocks, "block");
+        parts.push(format!("measured with {all}{fewest}, in {blocks}{indicative}; one disk"));
     }
     if let Some(syncs) = choice.syncs_per_s {
         parts.push(format!("{} syncs/s", format::count(syncs)));
@@ -164,6 +173,7 @@ fn line(choice: &Choice) -> String {
 
 fn basis(basis: Basis) -> &'static str {
     match basis {
+        Basis::Bounded => "bounded by its settings, not measured",
         Basis::Measured => "measured",
         Basis::Modelled => "modelled",
         Basis::Extrapolated => "EXTRAPOLATED, measure it before relying on it",
@@ -194,9 +204,13 @@ fn fit(model: &Model) -> String {
         let count = model.held_out.len();
         format!("; worst error of {} {shown}", format::plural(count, "prediction"))
     });
-    let used = match &model.not_used {
-        None => "used".to_owned(),
-        Some(reason) => format!("NOT USED: {reason}"),
+    let used = match (&model.not_used, &model.not_used_of_kill) {
+        (None, None) => "used".to_owned(),
+        (None, Some(reason)) => format!("used of a power cut; of kill -9 NOT USED: {reason}"),
+        (Some(reason), Some(other)) if reason != other => {
+            format!("NOT USED: {reason}; of kill -9: {other}")
+        }
+        (Some(reason), _) => format!("NOT USED: {reason}"),
     };
     format!("{name}: {line}{worst}; {used}")
 }
@@ -206,7 +220,8 @@ mod tests {
     use super::*;
     use crate::capacity::capacity;
     use crate::capacity::tests::{ASK, recorded};
-    use crate::results_fixture::{HOSTILE, example};
+    use crate::results::{Cell, OpenLoop};
+    use crate::results_fixture::{HOSTILE, example, example_of, open_loop};
 
     #[test]
     fn the_answer_fits_and_says_how_it_is_known() {
@@ -224,6 +239,28 @@ mod tests {
         {
             assert!(told.contains(part), "{part}: {told}");
         }
+    }
+
+    #[test]
+    fn loops_blocks_and_producers_are_told_as_they_were_measured() {
+        let ask = Ask { rate_per_s: 10_000.0, ack_p99_ns: Some(1e9), loss_ns: 0.0, ..ASK };
+        let told = |cells: &[Cell]| {
+            let told = text(&capacity(&recorded(cells), &ask).unwrap(), &ask, 80);
+            told.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let closed = told(&example());
+        assert!(closed.contains("of 1.0 s (closed loop: service time)"), "{closed}");
+        let fewest = "64 producers, 8 being the fewest measured that carry it, in 3 blocks";
+        assert!(closed.contains(&format!("measured with {fewest} (indicative)")), "{closed}");
+        assert!(!closed.contains("by rate"), "{closed}");
+        let firm = told(&example_of(6));
+        assert!(firm.contains("in 6 blocks; one disk"), "{firm}");
+        let mut open = example();
+        for cell in &mut open {
+            let due_to_ack_ns = cell.append_to_ack_ns;
+            cell.open_loop = Some(OpenLoop { due_to_ack_ns, ..open_loop() });
+        }
+        assert!(!told(&open).contains("service time"));
     }
 
     #[test]
