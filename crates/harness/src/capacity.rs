@@ -100,6 +100,9 @@ pub struct Choice {
     pub loss_bytes: Option<f64>,
     /// Syncs a second, which is what the strategy costs the disk.
     pub syncs_per_s: Option<f64>,
+    /// Its settings, with this interval, as lines of a broker's `broker.conf`; `null` if the
+    /// profile is not known.
+    pub broker_conf: Option<String>,
 }
 
 /// Whether what is asked is kept.

@@ -1,10 +1,13 @@
 //! What one strategy does with a load: by its rows, by its settings, or by the model of its syncs.
 
+use std::time::Duration;
+
 use super::model::Model;
 use super::passes::{Passes, Slow};
 use super::seen::Seen;
 use super::{Ask, Basis, Choice, Standing};
-use crate::clock::float;
+use crate::broker_words::broker_conf;
+use crate::clock::{float, round};
 use crate::format;
 use crate::profile::{Settings, Sweep};
 use crate::summary::Loops;
@@ -15,6 +18,8 @@ pub(super) struct Group<'a> {
     seen: Vec<Seen<'a>>,
     model: Model,
     passes: Passes,
+    /// The strategy's settings and the bytes of a segment, if the profile tells.
+    settings: Option<(Settings, u64)>,
     /// Whether its disk is real hardware, or none is.
     decides: bool,
 }
@@ -23,12 +28,13 @@ impl<'a> Group<'a> {
     /// Of these rows, with what the profile says of their strategy.
     pub(super) fn of(seen: Vec<Seen<'a>>, decides: bool, sweep: Option<&Sweep>) -> Self {
         let row = seen[0].row;
-        let mut strategies = sweep.iter().flat_map(|sweep| &sweep.strategies);
-        let settings: Option<&Settings> = strategies
-            .find(|strategy| strategy.name == row.strategy)
-            .map(|strategy| &strategy.settings);
-        let passes = Passes::of(row.kind, settings, seen[0].interval_ns());
-        Self { model: Model::of(&seen), passes, decides, seen }
+        let settings = sweep.and_then(|sweep| {
+            let strategy = sweep.strategies.iter().find(|of| of.name == row.strategy)?;
+            Some((strategy.settings, sweep.segment_bytes))
+        });
+        let of_kind = settings.as_ref().map(|(settings, _)| settings);
+        let passes = Passes::of(row.kind, of_kind, seen[0].interval_ns());
+        Self { model: Model::of(&seen), passes, settings, decides, seen }
     }
 
     /// The model of its syncs.
@@ -36,9 +42,22 @@ impl<'a> Group<'a> {
         &self.model
     }
 
-    /// What this strategy does with the load: by a row that kept it, by its settings where it is
-    /// too slow for its intervals, by the model, by a row that broke it at less.
+    /// What this strategy does with the load, and how a broker is set to it.
     pub(super) fn choice(&self, ask: &Ask) -> Choice {
+        let choice = self.standing(ask);
+        let broker_conf = self.settings.map(|(settings, segment_bytes)| {
+            let settings = match choice.interval_ns {
+                Some(interval) => with_interval(settings, Duration::from_nanos(round(interval))),
+                None => settings,
+            };
+            broker_conf(&settings, segment_bytes)
+        });
+        Choice { broker_conf, ..choice }
+    }
+
+    /// What it does with the load: by a row that kept it, by its settings where it is
+    /// too slow for its intervals, by the model, by a row that broke it at less.
+    fn standing(&self, ask: &Ask) -> Choice {
         let heavy = self.seen.iter().filter(|seen| seen.message_bytes() >= ask.message_bytes);
         let kept = heavy.filter(|seen| seen.broken(ask, 0.0).is_empty());
         let best = kept.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
@@ -91,6 +110,7 @@ impl<'a> Group<'a> {
             loss_ns: None,
             loss_bytes: None,
             syncs_per_s: None,
+            broker_conf: None,
         }
     }
 
@@ -247,6 +267,17 @@ impl<'a> Group<'a> {
         let loss_bytes = loss_ns.map(|age| at_risk_bytes(age, ask, self.model.overhead_bytes));
         Choice { why, loss_ns, loss_bytes, syncs_per_s, ..choice }
     }
+}
+
+/// The same with another flush interval, if it has one.
+fn with_interval(mut settings: Settings, time: Duration) -> Settings {
+    match &mut settings {
+        Settings::CommitRealtime { interval, .. } | Settings::FlushRealtime { interval, .. } => {
+            *interval = time;
+        }
+        Settings::GroupCommit { .. } | Settings::None { .. } => {}
+    }
+    settings
 }
 
 /// Log bytes of the asked load that are so old at most.

@@ -14,6 +14,7 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     for disk in found.disks() {
         lines.push(String::new());
         lines.extend(of_disk(found, disk, ask, width));
+        lines.extend(found.chosen(disk).map(pasted).unwrap_or_default());
     }
     lines.push(String::new());
     lines.push("The model: a sync takes a fixed time and some for each byte; its bytes are".into());
@@ -63,6 +64,14 @@ fn of_disk(found: &Capacity, disk: &str, ask: &Ask, width: usize) -> Vec<String>
         lines.extend(wrapped(&line(choice), "  ", width));
     }
     lines
+}
+
+/// How a broker is set to it, if that is known: lines to be taken as they are.
+fn pasted(choice: &Choice) -> Vec<String> {
+    let Some(conf) = &choice.broker_conf else { return Vec::new() };
+    let heading = format!("broker.conf for {}, to be pasted as it is:", named(choice));
+    let lines = conf.lines().map(str::to_owned);
+    [String::new(), heading, String::new()].into_iter().chain(lines).collect()
 }
 
 fn named(choice: &Choice) -> String {
@@ -220,6 +229,8 @@ mod tests {
     use super::*;
     use crate::capacity::capacity;
     use crate::capacity::tests::{ASK, recorded};
+    use crate::profile::{BrokerConf, Sweep};
+    use crate::recorded::Recorded;
     use crate::results::{Cell, OpenLoop};
     use crate::results_fixture::{HOSTILE, example, example_of, open_loop};
 
@@ -261,6 +272,32 @@ mod tests {
             cell.open_loop = Some(OpenLoop { due_to_ack_ns, ..open_loop() });
         }
         assert!(!told(&open).contains("service time"));
+    }
+
+    #[test]
+    fn the_choice_can_be_pasted_into_a_broker() {
+        let mut run = recorded(&example());
+        let ask = Ask { rate_per_s: 10_000.0, ack_p99_ns: None, loss_ns: 1e9, ..ASK };
+        let told = |run: &Recorded| text(&capacity(run, &ask).unwrap(), &ask, 80);
+        assert!(!told(&run).contains("broker.conf"), "its profile is not known");
+        run.manifest.profile = "schema: flushmark.profile/v1\nname: own\nworkloads:\n  \
+            closed-1k: {message_bytes: 1KiB, producers: [1, 8, 64]}\nstrategies:\n  \
+            sync: {kind: group_commit}\n  timed: {kind: flush_realtime, least_pages: 7}\n  \
+            staged: {kind: commit_realtime}\nmatrix: {workloads: [closed-1k], \
+            strategies: [sync, timed, staged]}\n"
+            .to_owned();
+        let sweep = Sweep::parse("own", &run.manifest.profile).unwrap();
+        let found = capacity(&run, &ask).unwrap();
+        let choice = found.chosen("data").unwrap();
+        let told = told(&run);
+        let (_, pasted) = told.split_once("to be pasted as it is:\n\n").unwrap();
+        let (conf, _) = pasted.split_once("\n\n").unwrap();
+        let read = BrokerConf::parse("broker.conf", conf).unwrap();
+        assert_eq!(read.segment_bytes, sweep.segment_bytes);
+        assert_eq!(read.strategy.settings.kind(), choice.kind);
+        // Each with the settings of its own name.
+        let timed = found.of_disk("data").find(|choice| choice.strategy == "timed").unwrap();
+        assert!(timed.broker_conf.as_ref().unwrap().contains("flushCommitLogLeastPages=7\n"));
     }
 
     #[test]
