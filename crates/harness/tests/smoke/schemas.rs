@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use harness::capacity::{self, Ask, Basis, Choice};
+use harness::chart::LossModel;
 use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
 use harness::profile::{Gates, Slo};
@@ -129,6 +131,39 @@ fn what_blocks_come_to_is_as_its_schemas_say() {
         assert_fits(&of_comparison, &value(one));
     }
     assert_every_field_counts(&of_comparison, &value(&compared[0]));
+}
+
+#[test]
+fn an_answer_about_capacity_is_as_its_schema_says() {
+    let of_capacity = schema("capacity.json");
+    let recorded = Recorded::read(&root().join(REFERENCE)).unwrap();
+    let answer = |rate_per_s, loss_ns| {
+        let ack_p99_ns = Some(10e6);
+        let model = LossModel::Power;
+        let ask = Ask { rate_per_s, message_bytes: 128, loss_ns, ack_p99_ns, model };
+        capacity::capacity(&recorded, &ask).unwrap()
+    };
+    let mut bases = Vec::new();
+    for (rate, loss) in [(5e3, 1e9), (20.0, 20e9), (1e8, 0.0)] {
+        let found = answer(rate, loss);
+        assert_fits(&of_capacity, &value(&found));
+        bases.extend(found.choices.iter().map(|choice| choice.basis));
+    }
+    for basis in [Basis::Bounded, Basis::Measured, Basis::Unknown] {
+        assert!(bases.contains(&basis), "{basis:?}");
+    }
+    // Infinity is no number of JSON.
+    let mut found = answer(5e3, 1e9);
+    let held = found.models.iter_mut().find_map(|model| model.held_out.first_mut()).unwrap();
+    (held.predicted_ns, held.error_pct) = (f64::INFINITY, f64::INFINITY);
+    assert_fits(&of_capacity, &value(&found));
+    let not_hardware = Some("EMULATED".to_owned());
+    let (choice, rest) = found.choices.split_first().unwrap();
+    assert!(choice.broker_conf.is_some() && !rest.is_empty());
+    let emulated = Choice { not_hardware, ..choice.clone() };
+    (found.choices, found.models) = (vec![emulated], found.models[..1].to_vec());
+    assert_fits(&of_capacity, &value(&found));
+    assert_every_field_counts(&of_capacity, &value(&found));
 }
 
 /// Without any one field, and with any one that nobody knows, it must not fit.
