@@ -1,4 +1,4 @@
-//! A strategy in the words of a broker: the lines of `broker.conf` that make `RocketMQ` do the same.
+//! A strategy in a broker's words: the lines of `broker.conf` that make `RocketMQ` do the same.
 //!
 //! The other way round from [`BrokerConf`](crate::profile::BrokerConf), which reads what this
 //! writes. What `RocketMQ` has no key for is said in comment lines.
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn the_usual_settings_have_what_a_broker_has_by_default() {
-        let text = "schema: flushmark.profile/v1\nname: own\nworkloads:\n  w: {message_bytes: 1KiB, \
-            producers: [1]}\nstrategies:\n  timed: {kind: flush_realtime}\n\
-            matrix: {workloads: [w], strategies: [timed]}\n";
+        let text = "schema: flushmark.profile/v1\nname: own\nworkloads:\n  \
+            w: {message_bytes: 1KiB, producers: [1]}\nstrategies:\n  \
+            timed: {kind: flush_realtime}\nmatrix: {workloads: [w], strategies: [timed]}\n";
         let sweep = Sweep::parse("own", text).unwrap();
         let settings = sweep.strategies[0].settings;
         let usual = BrokerConf::parse("broker.conf", "").unwrap().strategy.settings;

@@ -11,7 +11,7 @@ mod passes;
 mod seen;
 mod text;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use self::group::Group;
@@ -184,6 +184,15 @@ impl Choice {
 ///
 /// If they have no valid row of a strategy.
 pub fn capacity(recorded: &Recorded, ask: &Ask) -> Result<Capacity> {
+    capacities(recorded, &[*ask])?.pop().context("one question has one answer")
+}
+
+/// What these results say about each of these.
+///
+/// # Errors
+///
+/// If they have no valid row of a strategy.
+pub fn capacities(recorded: &Recorded, asks: &[Ask]) -> Result<Vec<Capacity>> {
     let rows = summary::rows(&recorded.cells);
     // Only the profile tells of bursts and pages; one that is not read any more tells nothing.
     let sweep = Sweep::parse("profile.yaml", &recorded.manifest.profile).ok();
@@ -192,7 +201,7 @@ pub fn capacity(recorded: &Recorded, ask: &Ask) -> Result<Capacity> {
         !groups.is_empty(),
         "there is no valid row of a strategy in these results: measure with cargo xtask bench"
     );
-    Ok(answer(recorded, &groups, ask))
+    Ok(asks.iter().map(|ask| answer(recorded, &groups, ask)).collect())
 }
 
 /// The rows of strategies with figures, those of one strategy in one place together.

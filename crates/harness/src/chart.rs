@@ -6,6 +6,7 @@
 
 mod axis;
 mod breakdown;
+mod capacity;
 mod choice;
 pub mod cuts;
 mod drawn;
