@@ -455,6 +455,7 @@ mod tests {
     fn what_is_staged_gets_older_as_its_pages_fill_more_slowly() {
         let mut cells = [took(Kind::CommitRealtime, 64, 300_000.0, 1, 600)];
         cells[0].exposure.process.age_ns.p99 = 1_000_000;
+        cells[0].flush_ns.max = 5_000_000;
         let asks = |rate_per_s, loss_ns| {
             first(&cells, &Ask { rate_per_s, loss_ns, model: LossModel::Process, ..ASK })
         };
@@ -465,9 +466,14 @@ mod tests {
         assert_eq!((kept.standing, kept.basis), (Standing::Keeps, Basis::Measured));
         assert!((15e6..16e6).contains(&kept.loss_ns.unwrap()), "{kept:?}");
         assert!(kept.why.contains("pages fill more slowly"), "{}", kept.why);
-        // 82 kB/s are four pages in 200 ms.
-        let slow = asks(70.0, 100e6);
-        assert_eq!((slow.standing, slow.loss_ns), (Standing::Unknown, Some(200e6)));
-        assert_eq!(asks(70.0, 200e6).basis, Basis::Bounded);
+        // 82 kB/s are four pages in 200 ms; a commit takes no longer than the longest sync.
+        let slow = asks(70.0, 200e6);
+        assert_eq!((slow.standing, slow.loss_ns), (Standing::Unknown, Some(210e6)));
+        assert_eq!(asks(70.0, 210e6).basis, Basis::Bounded);
+        // What a faster load stages for a shorter time is never less than nothing.
+        cells[0].acked_per_s = 1000.0;
+        let late = Ask { ack_p99_ns: Some(1.0), model: LossModel::Process, ..ASK };
+        let broken = first(&cells, &late);
+        assert_eq!((broken.standing, broken.loss_ns), (Standing::Breaks, Some(0.0)));
     }
 }

@@ -152,7 +152,8 @@ impl<'a> Group<'a> {
 
     /// The choice with what this row measured.
     fn measured(&self, choice: Choice, seen: &Seen<'_>, ask: &Ask) -> Choice {
-        let loss_ns = seen.loss_ns(ask.model).ok().map(|loss| loss + self.older_ns(seen, ask));
+        let older = self.older_ns(seen, ask);
+        let loss_ns = seen.loss_ns(ask.model).ok().map(|loss| (loss + older).max(0.0));
         Choice {
             basis: Basis::Measured,
             producers: Some(seen.row.producers),
