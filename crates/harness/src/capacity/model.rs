@@ -427,6 +427,18 @@ mod tests {
     }
 
     #[test]
+    fn a_shorter_interval_has_to_fill_its_pages_too() {
+        // 230 kB/s are four pages in 71 ms.
+        let asks = |loss_ns| {
+            let ask = Ask { rate_per_s: 200.0, loss_ns, ..ASK };
+            capacity(&recorded(&rows(1.0)), &ask).unwrap().choices[0].clone()
+        };
+        let kept = asks(80e6);
+        assert_eq!((kept.standing, kept.interval_ns), (Standing::Keeps, Some(75e6)));
+        assert_eq!(asks(70e6).standing, Standing::Unknown);
+    }
+
+    #[test]
     fn no_interval_keeps_less_than_two_syncs() {
         let none = Ask { loss_ns: 4e6, ..ASK };
         let found = capacity(&recorded(&rows(1.0)), &none).unwrap();

@@ -7,9 +7,11 @@ use std::slice::from_ref;
 use super::fixture::{
     capacities, chart, groups, loads, open_loops, record, recorded, repeats, strategies,
 };
+use crate::capacity::{Ask, Basis, capacity};
 use crate::cell::Measured;
+use crate::chart::LossModel;
 use crate::chart::drawn::{Drawn, Figure, all};
-use crate::clock::round;
+use crate::clock::{float, round};
 use crate::distribution;
 use crate::output::Output;
 use crate::recorded::{Recorded, file_stem};
@@ -223,6 +225,34 @@ fn a_disk_that_is_no_hardware_stands_apart() {
     alone.cells.retain(|cell| cell.disk == "hdd");
     let svg = super::fixture::chart(&alone, "c9").svg;
     assert!(svg.contains("-title\">EMULATED DISK: What carries"), "{svg}");
+}
+
+#[test]
+fn what_a_model_only_extrapolates_is_not_known() {
+    // Syncs of 2 ms and 1 ns a byte, at half-second intervals: a shorter one was not measured.
+    let cells = [(1, 1e3), (8, 2e4), (64, 2e5)].map(|(producers, rate)| {
+        cell(Kind::FlushRealtime, producers, 0, |c| {
+            let per_ns = rate / 1e9 * float(c.record_bytes);
+            let bytes = per_ns * 502e6 / (1.0 - per_ns);
+            (c.acked_per_s, c.bytes_per_flush.mean, c.flush_ns.mean) = (rate, bytes, 2e6 + bytes);
+            c.interval.configured_ns = Some(500_000_000);
+            c.exposure.power.age_ns.p99 = round(500e6 + 2.0 * c.flush_ns.mean);
+        })
+    });
+    let ask = Ask {
+        rate_per_s: 1e4,
+        message_bytes: 1024,
+        loss_ns: 100e6,
+        ack_p99_ns: None,
+        model: LossModel::Power,
+    };
+    let found = capacity(&recorded(&cells), &ask).unwrap();
+    assert_eq!(found.chosen("data").map(|choice| choice.basis), Some(Basis::Extrapolated));
+    let chart = chart(&recorded(&cells), "c9");
+    let strategy = |load: &str| field(&chart, &[load], "cheapest strategy");
+    let text = |text: &str| Figure::Text(text.to_owned());
+    assert_eq!(strategy("10k/s of 1.0 KiB, at most 100 ms lost"), text("?"));
+    assert_eq!(strategy("10k/s of 1.0 KiB, at most 1 s lost"), text("timed"));
 }
 
 #[test]
