@@ -161,6 +161,28 @@ fn what_has_no_figures_to_compare_does_not_pass_as_well() {
 }
 
 #[test]
+fn a_simulated_disk_makes_no_exit_code_where_there_is_a_real_one() {
+    let place = tempfile::tempdir().unwrap();
+    let a = results(place.path(), "a", 7, 1.0);
+    let cells = format!("{a}/cells.jsonl");
+    let mut lines = fs::read_to_string(&cells).unwrap();
+    for line in lines.clone().lines() {
+        let mut cell: Value = serde_json::from_str(line).unwrap();
+        let rate = cell["acked_per_s"].as_f64().unwrap();
+        (cell["disk"], cell["simulated"]) = ("model".into(), true.into());
+        cell["acked_per_s"] = (10.0 * rate).into();
+        lines = lines + &cell.to_string() + "\n";
+    }
+    fs::write(&cells, lines).unwrap();
+    let (code, told, errors) =
+        xtask(&["capacity", &a, "--rate", "300k", "--size", "1KiB", "--loss", "0"]);
+    assert_eq!(code, Some(4), "{told}{errors}");
+    assert!(told.contains("disk model (SIMULATED: says nothing about real hardware)"), "{told}");
+    let code = xtask(&["capacity", &a, "--rate", "50k", "--size", "1KiB", "--loss", "0"]).0;
+    assert_eq!(code, Some(0));
+}
+
+#[test]
 fn capacity_says_what_carries_a_load() {
     let place = tempfile::tempdir().unwrap();
     let a = results(place.path(), "a", 7, 1.0);
@@ -171,6 +193,7 @@ fn capacity_says_what_carries_a_load() {
     let (code, told, errors) = ask("50k", &["--p99", "10ms"]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(told.contains("→ sync (as-found): measured; up to 1"), "{told}");
+    assert!(told.contains("(closed loop: service time)") && told.contains("7 blocks"), "{told}");
     assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
     let (code, told, _) = ask("300k", &["--p99", "10ms"]);
     assert_eq!(code, Some(4));

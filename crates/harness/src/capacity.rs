@@ -1,23 +1,28 @@
 //! Which strategy and settings carry a load on a measured disk and keep what is asked.
 //!
 //! What was measured answers first: a row that took at least this load and kept it does so at less;
-//! one that broke it at no more load breaks it at this one. Between, a model answers, if it
-//! predicts every measured row that it has not seen; else nobody knows.
+//! one that broke it at no more load breaks it at this one. Both only while each interval fills the
+//! pages that a pass is worth: of a slower load the settings say what it loses at most. Between, a
+//! model answers, if it predicts every measured row that it has not seen; else nobody knows.
 
+mod group;
 mod model;
+mod passes;
+mod seen;
 mod text;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
+use self::group::Group;
 pub use self::model::{HeldOut, MOST_ERROR_PCT, Model, Predicted};
+use self::seen::Seen;
 pub use self::text::text;
 use crate::chart::LossModel;
-use crate::clock::float;
-use crate::profile::{Pace, Sweep, Workload};
+use crate::profile::Sweep;
 use crate::recorded::Recorded;
-use crate::results::{Cell, Kind, Status};
-use crate::summary::{self, Extent, Row};
+use crate::results::Kind;
+use crate::summary::{self, Row};
 
 /// The schema of [`Capacity`].
 pub const SCHEMA: &str = "flushmark.capacity/1.0";
@@ -57,6 +62,8 @@ pub struct Choice {
     pub disk: String,
     /// What the disk was, if not hardware: `EMULATED`.
     pub not_hardware: Option<String>,
+    /// Whether the answer rests on it: not on what is no hardware where there is some.
+    pub decides: bool,
     /// The kernel settings' name.
     pub sysctl: String,
     /// The strategy's name.
@@ -71,22 +78,31 @@ pub struct Choice {
     pub why: String,
     /// The flush interval; `null` for strategies without one.
     pub interval_ns: Option<f64>,
-    /// The load of the row that answers: producers by messages that each may have without
-    /// acknowledgement.
+    /// The producer threads of the row that answers; `null` where no row does.
     pub producers: Option<u32>,
-    /// The highest rate that was measured with what is asked kept, messages at least as large, the
-    /// lower end of its range.
+    /// The fewest producer threads that were measured to carry this load with what is asked kept.
+    pub fewest_producers: Option<u32>,
+    /// Whether messages of the row that answers came at a rate, and its `ack_p99_ns` is from when
+    /// they were due; if not, each waited for one before it, and it is service time.
+    pub open_loop: Option<bool>,
+    /// The blocks of the row that answers; with fewer than six it is indicative.
+    pub blocks: Option<usize>,
+    /// The highest rate that was measured with what is asked kept, messages at least as large, in
+    /// the slowest block.
     pub keeps_up_to_per_s: Option<f64>,
     /// Whether that rate is page-cache absorbed, which no disk sustains.
     pub page_cache_absorbed: bool,
-    /// To acknowledgement, 99 of 100 messages, the upper end.
+    /// To acknowledgement, 99 of 100 messages, in the worst block.
     pub ack_p99_ns: Option<f64>,
-    /// Age of what the crash takes, the upper end.
+    /// Age of what the crash takes, in the worst block.
     pub loss_ns: Option<f64>,
     /// Log bytes that it takes, about: those of the asked load that are so old at most.
     pub loss_bytes: Option<f64>,
     /// Syncs a second, which is what the strategy costs the disk.
     pub syncs_per_s: Option<f64>,
+    /// Its settings, with this interval, as lines of a broker's `broker.conf`; `null` if the
+    /// profile is not known.
+    pub broker_conf: Option<String>,
 }
 
 /// Whether what is asked is kept.
@@ -107,6 +123,8 @@ pub enum Standing {
 pub enum Basis {
     /// It was measured.
     Measured,
+    /// The strategy's settings bound it: at so small a load passes do not come by interval.
+    Bounded,
     /// The model says so, within what was measured.
     Modelled,
     /// The model says so, beyond what was measured.
@@ -129,6 +147,12 @@ impl Capacity {
         });
         let known = cheaper.filter(|choice| choice.loss_ns.is_some());
         known.min_by(|a, b| a.loss_ns.unwrap_or(0.0).total_cmp(&b.loss_ns.unwrap_or(0.0)))
+    }
+
+    /// Whether some disk has a strategy that is known to keep what is asked: a disk of real
+    /// hardware where there is one, whatever an emulated or simulated one would do.
+    pub fn is_kept(&self) -> bool {
+        self.choices.iter().any(|choice| choice.decides && choice.standing == Standing::Keeps)
     }
 
     /// The choices on a disk, the best first.
@@ -160,26 +184,50 @@ impl Choice {
 ///
 /// If they have no valid row of a strategy.
 pub fn capacity(recorded: &Recorded, ask: &Ask) -> Result<Capacity> {
+    capacities(recorded, &[*ask])?.pop().context("one question has one answer")
+}
+
+/// What these results say about each of these.
+///
+/// # Errors
+///
+/// If they have no valid row of a strategy.
+pub fn capacities(recorded: &Recorded, asks: &[Ask]) -> Result<Vec<Capacity>> {
     let rows = summary::rows(&recorded.cells);
-    // Only the profile tells of bursts; one that is not read any more tells nothing.
+    // Only the profile tells of bursts and pages; one that is not read any more tells nothing.
     let sweep = Sweep::parse("profile.yaml", &recorded.manifest.profile).ok();
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for row in rows.iter().filter(|row| is_strategy(row.kind) && row.figures.is_some()) {
-        let cells: Vec<&Cell> = recorded.cells.iter().filter(|cell| counts(row, cell)).collect();
-        let seen = Seen { row, is_harder: is_harder(sweep.as_ref(), row, &cells), cells };
-        let same = |group: &&mut Group<'_>| group.is_of(row);
-        match groups.iter_mut().find(same) {
-            Some(group) => group.seen.push(seen),
-            None => groups.push(Group { seen: vec![seen] }),
-        }
-    }
+    let groups = groups(recorded, &rows, sweep.as_ref());
     ensure!(
         !groups.is_empty(),
         "there is no valid row of a strategy in these results: measure with cargo xtask bench"
     );
-    let models: Vec<Model> = groups.iter().map(|group| Model::of(&group.seen)).collect();
-    let mut choices: Vec<Choice> =
-        groups.iter().zip(&models).map(|(group, model)| group.choice(model, ask)).collect();
+    Ok(asks.iter().map(|ask| answer(recorded, &groups, ask)).collect())
+}
+
+/// The rows of strategies with figures, those of one strategy in one place together.
+fn groups<'a>(recorded: &'a Recorded, rows: &'a [Row], sweep: Option<&Sweep>) -> Vec<Group<'a>> {
+    let mut found: Vec<Vec<Seen<'a>>> = Vec::new();
+    for row in rows.iter().filter(|row| row.kind.is_strategy()) {
+        let Some(seen) = Seen::of(row, &recorded.cells, sweep) else { continue };
+        let is_of = |group: &&mut Vec<Seen<'_>>| {
+            let of = group[0].row;
+            of.disk == row.disk && of.sysctl == row.sysctl && of.strategy == row.strategy
+        };
+        match found.iter_mut().find(is_of) {
+            Some(group) => group.push(seen),
+            None => found.push(vec![seen]),
+        }
+    }
+    let is_real = |row: &Row| summary::real(rows).any(|real| std::ptr::eq(real, row));
+    let group = |seen: Vec<Seen<'a>>| {
+        let decides = is_real(seen[0].row);
+        Group::of(seen, decides, sweep)
+    };
+    found.into_iter().map(group).collect()
+}
+
+fn answer(recorded: &Recorded, groups: &[Group<'_>], ask: &Ask) -> Capacity {
+    let mut choices: Vec<Choice> = groups.iter().map(|group| group.choice(ask)).collect();
     let syncs = |choice: &Choice| choice.syncs_per_s.unwrap_or(f64::INFINITY);
     choices.sort_by(|a, b| {
         let order = (a.standing, a.basis).cmp(&(b.standing, b.basis));
@@ -187,261 +235,16 @@ pub fn capacity(recorded: &Recorded, ask: &Ask) -> Result<Capacity> {
         let cost = syncs(a).total_cmp(&syncs(b)).then(room(b).total_cmp(&room(a)));
         a.disk.cmp(&b.disk).then(order).then(cost)
     });
-    let run = recorded.manifest.run.clone();
-    Ok(Capacity { schema: SCHEMA.to_owned(), run, choices, models })
-}
-
-fn is_strategy(kind: Kind) -> bool {
-    !matches!(kind, Kind::None | Kind::Raw)
-}
-
-fn is_harder(sweep: Option<&Sweep>, row: &Row, cells: &[&Cell]) -> bool {
-    let bursts = |workload: &Workload| {
-        workload.name == row.workload && matches!(workload.pace, Pace::Rate { burst: Some(_), .. })
-    };
-    let has_bursts = sweep.is_some_and(|sweep| sweep.workloads.iter().any(bursts));
-    has_bursts || cells.iter().any(|cell| cell.reader)
-}
-
-/// Whether the cell is one of those that the row's figures are of.
-fn counts(row: &Row, cell: &Cell) -> bool {
-    let same = cell.disk == row.disk && cell.sysctl == row.sysctl && cell.workload == row.workload;
-    same && cell.strategy == row.strategy
-        && cell.producers == row.producers
-        && cell.status != Status::Invalid
-}
-
-/// A row with its cells.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen<'a> {
-    row: &'a Row,
-    cells: Vec<&'a Cell>,
-    /// Messages came in bursts, or a reader disturbed: what it broke, an even load may keep.
-    is_harder: bool,
-}
-
-impl Seen<'_> {
-    /// The mean over blocks of a cell's figure.
-    fn mean(&self, of: impl Fn(&Cell) -> f64) -> f64 {
-        let sum: f64 = self.cells.iter().map(|cell| of(cell)).sum();
-        sum / float(store_core::length_u64(self.cells.len())).max(1.0)
-    }
-
-    fn message_bytes(&self) -> u64 {
-        self.cells.iter().map(|cell| cell.message_bytes).max().unwrap_or(0)
-    }
-
-    /// What comes on top of a body in the log.
-    fn overhead_bytes(&self) -> f64 {
-        self.mean(|cell| float(cell.record_bytes.saturating_sub(cell.message_bytes)))
-    }
-
-    fn interval_ns(&self) -> Option<f64> {
-        self.cells.first()?.interval.configured_ns.map(float)
-    }
-
-    fn is_overloaded(&self) -> bool {
-        self.cells.iter().any(|cell| cell.status == Status::Overload)
-    }
-
-    /// Age of what the crash takes, the upper end; `None` if that was not seen whole.
-    fn loss_ns(&self, model: LossModel) -> Option<f64> {
-        let loss = model.loss(&self.row.figures?);
-        (loss.extent == Extent::Measured).then(|| loss.age_ns.high())
-    }
-
-    fn ack_p99_ns(&self) -> Option<f64> {
-        if self.is_overloaded() {
-            return None;
-        }
-        Some(self.row.figures?.ack_p99?.ns.high())
-    }
-
-    fn rate_low(&self) -> f64 {
-        self.row.figures.map_or(0.0, |figures| figures.acked_per_s.low())
-    }
-
-    /// At this rate; of a timed strategy one in each interval, however many messages come.
-    fn syncs_per_s(&self, rate: f64) -> f64 {
-        let per_message = self.mean(|cell| cell.fsync_per_ack);
-        self.interval_ns().map_or(per_message * rate, |interval| 1e9 / interval.max(1.0))
-    }
-
-    /// What of the asked was broken, in words; none if all was kept.
-    fn broken(&self, ask: &Ask) -> Vec<String> {
-        let shown = crate::format::duration;
-        let mut broken = Vec::new();
-        match self.loss_ns(ask.model) {
-            None => broken.push("its loss was not seen whole".to_owned()),
-            Some(loss) if loss > ask.loss_ns => broken.push(format!("it loses {}", shown(loss))),
-            Some(_) => {}
-        }
-        match (ask.ack_p99_ns, self.ack_p99_ns()) {
-            (Some(_), None) => broken.push("it was overloaded".to_owned()),
-            (Some(asked), Some(p99)) if p99 > asked => {
-                broken.push(format!("its ack p99 is {}", shown(p99)));
-            }
-            _ => {}
-        }
-        broken
-    }
-}
-
-/// The rows of a strategy under kernel settings on a disk.
-#[derive(Clone, Debug)]
-struct Group<'a> {
-    seen: Vec<Seen<'a>>,
-}
-
-impl Group<'_> {
-    fn is_of(&self, row: &Row) -> bool {
-        self.seen.iter().any(|seen| {
-            let of = seen.row;
-            of.disk == row.disk && of.sysctl == row.sysctl && of.strategy == row.strategy
-        })
-    }
-
-    /// What this strategy does with the load: by a row that kept it, by the model, by a row that
-    /// broke it at less.
-    fn choice(&self, model: &Model, ask: &Ask) -> Choice {
-        let heavy = self.seen.iter().filter(|seen| seen.message_bytes() >= ask.message_bytes);
-        let kept = heavy.filter(|seen| seen.broken(ask).is_empty());
-        let best = kept.max_by(|a, b| a.rate_low().total_cmp(&b.rate_low()));
-        let mut choice = self.blank(model);
-        choice.keeps_up_to_per_s = best.map(Seen::rate_low);
-        choice.page_cache_absorbed = best.is_some_and(|seen| seen.row.page_cache_absorbed);
-        if let Some(seen) = best.filter(|seen| seen.rate_low() >= ask.rate_per_s) {
-            return measured(choice, seen, ask, Standing::Keeps, "kept at this load or more");
-        }
-        // What was broken by less, and not by a rate that it could not reach.
-        let light = self.seen.iter().filter(|seen| {
-            let rate = seen.row.figures.map_or(f64::INFINITY, |of| of.acked_per_s.high());
-            let is_less = seen.message_bytes() <= ask.message_bytes && rate <= ask.rate_per_s;
-            is_less && !seen.is_harder
-        });
-        let broke = light.map(|seen| (seen, seen.broken(ask))).find(|(_, of)| !of.is_empty());
-        let model_keeps = model.is_used().then(|| self.by_model(&choice, model, ask));
-        if let Some(modelled) = model_keeps.flatten() {
-            return modelled;
-        }
-        if let Some((seen, broken)) = broke {
-            let why = format!("at {} already, {}", seen.row.label(), broken.join(" and "));
-            return measured(choice, seen, ask, Standing::Breaks, &why);
-        }
-        self.unknown(choice, model, ask)
-    }
-
-    fn blank(&self, model: &Model) -> Choice {
-        let row = self.seen[0].row;
-        Choice {
-            disk: row.disk.clone(),
-            not_hardware: row.not_hardware.word().map(str::to_owned),
-            sysctl: row.sysctl.clone(),
-            strategy: row.strategy.clone(),
-            kind: row.kind,
-            standing: Standing::Unknown,
-            basis: Basis::Unknown,
-            why: String::new(),
-            interval_ns: model.interval_ns,
-            producers: None,
-            keeps_up_to_per_s: None,
-            page_cache_absorbed: false,
-            ack_p99_ns: None,
-            loss_ns: None,
-            loss_bytes: None,
-            syncs_per_s: None,
-        }
-    }
-
-    /// By the model, at the interval as it is or a shorter one that keeps the loss; `None` if the
-    /// model has no answer. Acknowledgements do not wait for these syncs, so their time is that of
-    /// rows that took at least as many messages; without such a row nobody knows.
-    fn by_model(&self, blank: &Choice, model: &Model, ask: &Ask) -> Option<Choice> {
-        let configured = model.interval_ns?;
-        let p99 = self.above(ask).map(Seen::ack_p99_ns).reduce(|a, b| Some(a?.max(b?))).flatten();
-        if ask.ack_p99_ns.is_some_and(|asked| p99.is_none_or(|p99| p99 > asked)) {
-            return None;
-        }
-        let interval = model.interval_for(ask, configured)?;
-        let predicted = model.predict(ask.rate_per_s, ask.message_bytes, interval)?;
-        let is_inside = predicted.inside && interval >= configured;
-        let basis = if is_inside { Basis::Modelled } else { Basis::Extrapolated };
-        let why = if interval < configured {
-            format!("with an interval of {}", crate::format::duration(interval))
-        } else {
-            "by the model, at its interval".to_owned()
-        };
-        let loss_ns = predicted.loss_ns(ask.model);
-        Some(Choice {
-            standing: Standing::Keeps,
-            basis,
-            why,
-            interval_ns: Some(interval),
-            ack_p99_ns: p99,
-            loss_ns: Some(loss_ns),
-            loss_bytes: Some(at_risk_bytes(loss_ns, ask, model.overhead_bytes)),
-            syncs_per_s: Some(1e9 / (interval + predicted.sync_ns)),
-            ..blank.clone()
-        })
-    }
-
-    /// Rows that took at least this load.
-    fn above(&self, ask: &Ask) -> impl Iterator<Item = &Seen<'_>> {
-        self.seen.iter().filter(|seen| {
-            seen.rate_low() >= ask.rate_per_s && seen.message_bytes() >= ask.message_bytes
-        })
-    }
-
-    fn unknown(&self, choice: Choice, model: &Model, ask: &Ask) -> Choice {
-        let most = self.seen.iter().map(Seen::rate_low).fold(0.0, f64::max);
-        let why = if most < ask.rate_per_s {
-            format!("no more than {} msg/s was measured", crate::format::count(most))
-        } else if self.seen.iter().all(|seen| seen.message_bytes() < ask.message_bytes) {
-            "only smaller messages were measured".to_owned()
-        } else if self.above(ask).next().is_none() {
-            "no row took as many messages of that size".to_owned()
-        } else {
-            "broken at higher loads; between, no row was measured".to_owned()
-        };
-        let why = match &model.not_used {
-            Some(reason) => format!("{why}, and the model is not used: {reason}"),
-            None => why,
-        };
-        // The nearest row above says what it loses at most.
-        let above = self.above(ask);
-        let nearest = above.min_by(|a, b| a.rate_low().total_cmp(&b.rate_low()));
-        let loss_ns = nearest.and_then(|seen| seen.loss_ns(ask.model));
-        let syncs_per_s = Some(nearest.unwrap_or(&self.seen[0]).syncs_per_s(ask.rate_per_s));
-        let loss_bytes = loss_ns.map(|age| at_risk_bytes(age, ask, model.overhead_bytes));
-        Choice { why, loss_ns, loss_bytes, syncs_per_s, ..choice }
-    }
-}
-
-/// Log bytes of the asked load that are so old at most.
-fn at_risk_bytes(age_ns: f64, ask: &Ask, overhead_bytes: f64) -> f64 {
-    age_ns / 1e9 * ask.rate_per_s * (float(ask.message_bytes) + overhead_bytes)
-}
-
-/// The choice with what this row measured.
-fn measured(choice: Choice, seen: &Seen<'_>, ask: &Ask, standing: Standing, why: &str) -> Choice {
-    let loss_ns = seen.loss_ns(ask.model);
-    Choice {
-        standing,
-        basis: Basis::Measured,
-        why: why.to_owned(),
-        producers: Some(seen.row.producers),
-        ack_p99_ns: seen.ack_p99_ns(),
-        loss_ns,
-        loss_bytes: loss_ns.map(|age| at_risk_bytes(age, ask, seen.overhead_bytes())),
-        syncs_per_s: Some(seen.syncs_per_s(ask.rate_per_s)),
-        ..choice
-    }
+    let models = groups.iter().map(|group| group.model().clone()).collect();
+    Capacity { schema: SCHEMA.to_owned(), run: recorded.manifest.run.clone(), choices, models }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::results_fixture::{cell, environment, manifest};
+    use crate::results::{Cell, Level, Quantiles, Status};
+    use crate::results_fixture::{cell, check, environment, manifest};
+    use crate::validity::OVERLOAD;
 
     pub(super) const ASK: Ask = Ask {
         rate_per_s: 50_000.0,
@@ -481,6 +284,9 @@ pub(super) mod tests {
         assert_eq!((&*sync.strategy, sync.basis), ("sync", Basis::Measured));
         assert_eq!((sync.producers, sync.keeps_up_to_per_s), (Some(64), Some(120_000.0)));
         assert_eq!(sync.disks_needed(&ASK), Some(1.0));
+        // 50 messages share a sync at 120k a second; fewer a second do not share as well.
+        let syncs = |rate_per_s| first(&cells[..1], &Ask { rate_per_s, ..ASK }).syncs_per_s;
+        assert_eq!((syncs(50_000.0), syncs(100.0)), (Some(2400.0), Some(100.0)));
         // 300k at 2 s says nothing of 50k; but what it would lose at most is known.
         let timed = found.of_disk("data").find(|choice| choice.strategy == "timed").unwrap();
         assert_eq!((timed.standing, timed.basis), (Standing::Unknown, Basis::Unknown));
@@ -530,13 +336,144 @@ pub(super) mod tests {
         assert_eq!(standing(&run), Standing::Unknown, "a reader disturbed");
     }
 
+    /// The same cell with 4 ms to acknowledgement and 500 ms lost, as `edit` leaves it, and what is
+    /// said of half of its load.
+    fn edited(edit: impl FnOnce(&mut Cell)) -> Choice {
+        let mut cells = [took(Kind::FlushRealtime, 64, 100_000.0, 4, 500)];
+        edit(&mut cells[0]);
+        first(&cells, &Ask { loss_ns: 1e9, ..ASK })
+    }
+
     #[test]
     fn overload_and_lower_bounds_keep_nothing() {
-        let mut cells = [took(Kind::GroupCommit, 64, 120_000.0, 2, 0)];
+        assert_eq!(edited(|_| {}).standing, Standing::Keeps);
+        let warned = |c: &mut Cell, code| c.validity.push(check(code, Level::Warn, "1", "two"));
+        assert_ne!(edited(|c| c.status = Status::Overload).standing, Standing::Keeps);
+        assert_ne!(edited(|c| warned(c, OVERLOAD)).standing, Standing::Keeps);
+        assert_ne!(edited(|c| warned(c, "syncs_seen")).standing, Standing::Keeps);
+        assert_ne!(edited(|c| c.counts.timeouts = c.counts.acked / 10).standing, Standing::Keeps);
+        // Nor where nobody asks for acknowledgements.
+        let mut cells = [took(Kind::FlushRealtime, 64, 100_000.0, 4, 500)];
+        let ask = Ask { loss_ns: 1e9, ack_p99_ns: None, ..ASK };
+        assert_eq!(first(&cells, &ask).standing, Standing::Keeps);
+        cells[0].counts.timeouts = cells[0].counts.acked / 10;
+        assert_eq!(first(&cells, &ask).standing, Standing::Keeps, "none is asked for in time");
         cells[0].status = Status::Overload;
-        assert_ne!(first(&cells, &ASK).standing, Standing::Keeps);
+        let found = first(&cells, &ask);
+        assert_eq!((found.standing, found.keeps_up_to_per_s), (Standing::Unknown, None));
         cells[0].status = Status::Invalid;
         let error = capacity(&recorded(&cells), &ASK).unwrap_err().to_string();
         assert!(error.contains("no valid row of a strategy"), "{error}");
+    }
+
+    #[test]
+    fn what_broke_says_its_real_reason() {
+        let said = |edit: fn(&mut Cell)| {
+            let mut cells = [took(Kind::GroupCommit, 8, 10_000.0, 1, 0)];
+            edit(&mut cells[0]);
+            let found = first(&cells, &ASK);
+            assert_eq!(found.standing, Standing::Breaks);
+            found.why
+        };
+        let late = said(|c| c.counts.timeouts = c.counts.acked / 10);
+        assert!(late.contains("its ack p99: more than one in a hundred"), "{late}");
+        let silent = said(|c| c.append_to_ack_ns = Quantiles::default());
+        assert!(silent.contains("its ack p99: no acknowledgement was recorded"), "{silent}");
+        let over = said(|c| c.status = Status::Overload);
+        assert!(over.ends_with("already, it was overloaded"), "{over}");
+        let bound = said(|c| c.validity.push(check("syncs_seen", Level::Warn, "1", "two")));
+        assert!(bound.contains("its loss: only a lower bound was seen"), "{bound}");
+    }
+
+    #[test]
+    fn one_bad_block_of_many_counts_whole() {
+        let blocks = |worst: u64| {
+            let block = |block| {
+                let mut cell = took(Kind::GroupCommit, 64, 120_000.0, 2, 0);
+                cell.block = block;
+                if block == 3 {
+                    cell.append_to_ack_ns.p99 = worst * 1_000_000;
+                }
+                cell
+            };
+            (0..7).map(block).collect::<Vec<Cell>>()
+        };
+        let good = first(&blocks(10), &ASK);
+        assert_eq!((good.standing, good.ack_p99_ns), (Standing::Keeps, Some(10e6)));
+        assert_eq!((good.blocks, good.open_loop), (Some(7), Some(false)));
+        assert_eq!(first(&blocks(11), &ASK).standing, Standing::Unknown);
+    }
+
+    #[test]
+    fn an_answer_rests_on_real_disks_where_there_are_any() {
+        let on = |disk: &str, rate, simulated| {
+            let mut cell = took(Kind::GroupCommit, 64, rate, 2, 0);
+            (cell.disk, cell.simulated) = (disk.to_owned(), simulated);
+            cell
+        };
+        let is_kept = |cells: &[Cell]| capacity(&recorded(cells), &ASK).unwrap().is_kept();
+        let slow = on("data", 10_000.0, false);
+        let fast = on("model", 120_000.0, true);
+        assert!(is_kept(&[on("data", 120_000.0, false), fast.clone()]));
+        assert!(!is_kept(&[slow.clone(), fast.clone()]));
+        assert!(is_kept(std::slice::from_ref(&fast)), "it is all there is");
+        // Where the real disk has nothing that counts, a model does not speak for it.
+        let raw = Cell { kind: Kind::Raw, strategy: "raw".to_owned(), ..slow };
+        assert!(!is_kept(&[raw, fast]));
+    }
+
+    #[test]
+    fn a_load_that_does_not_fill_its_pages_is_bounded_by_its_settings() {
+        let mut cells = [took(Kind::FlushRealtime, 64, 300_000.0, 1, 600)];
+        cells[0].flush_ns.max = 50_000_000;
+        // 28.4 records of 1152 bytes a second are four pages in half a second.
+        let asks = |rate_per_s, loss_ns| first(&cells, &Ask { rate_per_s, loss_ns, ..ASK });
+        let fast = asks(28.5, 1e9);
+        assert_eq!((fast.standing, fast.basis), (Standing::Keeps, Basis::Measured));
+        let slow = asks(28.4, 1e9);
+        assert_eq!((slow.standing, slow.basis), (Standing::Unknown, Basis::Unknown));
+        // Ten seconds, half of one until the next look, and two syncs.
+        assert_eq!(slow.loss_ns, Some(10.6e9));
+        assert!(slow.why.contains("once 4 pages are filled, else after 10 s"), "{}", slow.why);
+        let bounded = asks(28.4, 11e9);
+        assert_eq!((bounded.standing, bounded.basis), (Standing::Keeps, Basis::Bounded));
+        assert_eq!((bounded.loss_ns, bounded.ack_p99_ns), (Some(10.6e9), Some(1e6)));
+        assert!(bounded.syncs_per_s.unwrap() < 2.0, "{bounded:?}");
+        // To kill -9 they are in the page cache.
+        let kill = Ask { rate_per_s: 1.0, loss_ns: 0.0, model: LossModel::Process, ..ASK };
+        assert_eq!(first(&cells, &kill).basis, Basis::Measured);
+    }
+
+    #[test]
+    fn a_row_that_does_not_fill_its_pages_says_nothing_of_faster_ones() {
+        let at = |rate| first(&[took(Kind::FlushRealtime, 1, rate, 1, 3000)], &ASK);
+        assert_eq!(at(20.0).standing, Standing::Unknown);
+        assert_eq!(at(100.0).standing, Standing::Breaks);
+    }
+
+    #[test]
+    fn what_is_staged_gets_older_as_its_pages_fill_more_slowly() {
+        let mut cells = [took(Kind::CommitRealtime, 64, 300_000.0, 1, 600)];
+        cells[0].exposure.process.age_ns.p99 = 1_000_000;
+        cells[0].flush_ns.max = 5_000_000;
+        let asks = |rate_per_s, loss_ns| {
+            first(&cells, &Ask { rate_per_s, loss_ns, model: LossModel::Process, ..ASK })
+        };
+        assert_eq!(asks(200_000.0, 2e6).standing, Standing::Keeps);
+        // Four pages take 14 ms at 1000 messages of 1152 bytes a second.
+        assert_eq!(asks(1000.0, 2e6).standing, Standing::Unknown);
+        let kept = asks(1000.0, 20e6);
+        assert_eq!((kept.standing, kept.basis), (Standing::Keeps, Basis::Measured));
+        assert!((15e6..16e6).contains(&kept.loss_ns.unwrap()), "{kept:?}");
+        assert!(kept.why.contains("pages fill more slowly"), "{}", kept.why);
+        // 82 kB/s are four pages in 200 ms; a commit takes no longer than the longest sync.
+        let slow = asks(70.0, 200e6);
+        assert_eq!((slow.standing, slow.loss_ns), (Standing::Unknown, Some(210e6)));
+        assert_eq!(asks(70.0, 210e6).basis, Basis::Bounded);
+        // What a faster load stages for a shorter time is never less than nothing.
+        cells[0].acked_per_s = 1000.0;
+        let late = Ask { ack_p99_ns: Some(1.0), model: LossModel::Process, ..ASK };
+        let broken = first(&cells, &late);
+        assert_eq!((broken.standing, broken.loss_ns), (Standing::Breaks, Some(0.0)));
     }
 }

@@ -2,6 +2,7 @@
 
 mod axis;
 mod breakdown;
+mod capacity;
 pub mod card;
 mod choice;
 pub mod cuts;
@@ -26,7 +27,6 @@ mod repeats;
 pub use self::drawn::{Drawn, Figure, all};
 pub use self::pareto::{frontier, pareto};
 use crate::format;
-use crate::results::Kind;
 use crate::summary::{Figures, Loss};
 
 /// Which crash a chart is about.
@@ -87,10 +87,6 @@ fn with_description(svg: &str, title: &str, description: &str, id: &str) -> Stri
         format::escaped(title),
         format::escaped(description)
     )
-}
-
-fn is_strategy(kind: Kind) -> bool {
-    !matches!(kind, Kind::None | Kind::Raw)
 }
 
 fn drawable(rate: f64) -> bool {

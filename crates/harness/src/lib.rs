@@ -5,6 +5,7 @@
 //! [`chart`] and [`report`]. Nothing here prints.
 #![forbid(unsafe_code)]
 
+pub mod broker_words;
 pub mod capacity;
 pub mod card;
 pub mod cell;

@@ -39,11 +39,13 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
         for model in LossModel::ALL {
             page += &charted(manifest, env, cells, &rows, model)?;
         }
-        page += &section("All strategies and loads", &strategies(manifest, &rows));
-        for chart in charts {
-            let number = chart.name.to_uppercase();
-            page += &section(&format!("{number}: {}", chart.question), &drawn(chart));
+        let (first, rest): (Vec<&Drawn>, Vec<&Drawn>) =
+            charts.iter().partition(|chart| FIRST.contains(&&*chart.name));
+        for name in FIRST {
+            page.extend(first.iter().filter(|chart| chart.name == name).map(|chart| drawn(chart)));
         }
+        page += &section("All strategies and loads", &strategies(manifest, &rows));
+        page.extend(rest.into_iter().map(drawn));
         if let Some(stalls) = tables::stalls(cells) {
             page += &section("Stalls", &stalls);
         }
@@ -62,7 +64,11 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
     Ok(page + &foot())
 }
 
-/// How a chart is read, the chart, and its table.
+/// The charts that stand right behind C1: what carries which load, then what the kernel's dirty
+/// limits do.
+const FIRST: [&str; 2] = ["c9", "c4"];
+
+/// A chart under its number: how it is read, the chart, and its table.
 fn drawn(chart: &Drawn) -> String {
     let has_figures = |column: usize| {
         chart.rows.iter().any(|row| matches!(row.get(column), Some(Figure::Number(..))))
@@ -81,7 +87,8 @@ fn drawn(chart: &Drawn) -> String {
         sortable: true,
     };
     let note = format::escaped(&chart.note);
-    format!("<p class=\"note\">{note}</p>\n{}", plate(&chart.svg, &table.html()))
+    let body = format!("<p class=\"note\">{note}</p>\n{}", plate(&chart.svg, &table.html()));
+    section(&format!("{}: {}", chart.name.to_uppercase(), chart.question), &body)
 }
 
 fn foot() -> String {
@@ -482,6 +489,31 @@ mod tests {
         }
         let plates = page.matches("<div class=\"plate\"").count();
         assert_eq!((plates, plates), (page.matches("<svg").count(), charts.len() + 2));
+    }
+
+    #[test]
+    fn what_carries_a_load_stands_right_behind_c1() {
+        let mut charts =
+            chart::all(&Recorded::new(&manifest(), &environment(), &example(), None)).unwrap();
+        // It has no series.
+        charts.push(Drawn { name: "c4".to_owned(), ..charts[0].clone() });
+        let page = html(&Recorded::new(&manifest(), &environment(), &example(), None), &charts);
+        let page = page.unwrap();
+        let order = [
+            "<div class=\"verdict\">",
+            "<h2 id=\"machine\">",
+            "<h2 id=\"validity\">",
+            ">C1: ",
+            ">C1b: ",
+            ">C9: ",
+            ">C4: ",
+            ">All strategies and loads<",
+            ">C2: ",
+            ">C10: ",
+            ">All cells<",
+        ];
+        let places: Vec<usize> = order.map(|part| page.find(part).unwrap()).to_vec();
+        assert!(places.is_sorted(), "{places:?}");
     }
 
     #[test]

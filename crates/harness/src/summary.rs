@@ -6,12 +6,14 @@
 
 mod asked;
 mod record;
+mod relied;
 mod stat;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::asked::{Kept, sentence as asked_sentence};
 pub use self::record::{Figure, SCHEMA, Summary, SummaryRow, record};
+pub use self::relied::{Doubt, Relied};
 pub use self::stat::Stat;
 use crate::clock::float;
 use crate::format;

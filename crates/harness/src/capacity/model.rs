@@ -7,7 +7,8 @@
 
 use serde::Serialize;
 
-use super::{Ask, Seen};
+use super::Ask;
+use super::seen::Seen;
 use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
@@ -31,8 +32,10 @@ pub struct Model {
     pub bytes_per_sync: Option<(f64, f64)>,
     /// Each row as the others predict it.
     pub held_out: Vec<HeldOut>,
-    /// Why it is not used; `null` if it is.
+    /// Why it is not used of a power cut; `null` if it is.
     pub not_used: Option<String>,
+    /// Why it is not used of `kill -9`; `null` if it is.
+    pub not_used_of_kill: Option<String>,
     #[serde(skip)]
     pub(super) overhead_bytes: f64,
     #[serde(skip)]
@@ -173,18 +176,22 @@ impl Model {
             fixed_ns: line.map(|line| line.fixed_ns),
             ns_per_byte: line.map(|line| line.ns_per_byte),
             bytes_per_sync: line.map(|_| (low, high)),
-            not_used: not_used(&points, &held_out),
+            not_used: not_used(&points, &held_out, LossModel::Power),
+            not_used_of_kill: not_used(&points, &held_out, LossModel::Process),
             held_out,
             overhead_bytes: overheads.fold(0.0, f64::max),
-            staged_ns: most(&|point| point.staged_ns),
+            staged_ns: longest_staged(&points.iter().collect::<Vec<_>>()),
             largest_record_bytes: most(&|point| point.record_bytes),
             most_bytes_per_s: most(&|point| point.rate_per_s * point.record_bytes),
         }
     }
 
-    /// Whether it predicts well enough to be believed.
-    pub fn is_used(&self) -> bool {
-        self.not_used.is_none()
+    /// Why it is not used of this crash; `None` if it predicts well enough to be believed.
+    pub fn doubt(&self, model: LossModel) -> Option<&str> {
+        match model {
+            LossModel::Power => self.not_used.as_deref(),
+            LossModel::Process => self.not_used_of_kill.as_deref(),
+        }
     }
 
     /// The largest error of a prediction, in percent.
@@ -252,22 +259,32 @@ fn held_out(points: &[Point]) -> Vec<HeldOut> {
         let per_ns = point.rate_per_s / 1e9 * point.record_bytes;
         // Faster than it says the disk can: no number says how wrong that is.
         let (_, sync_ns) = line.at(per_ns, interval).unwrap_or((0.0, f64::INFINITY));
-        found.push(held(point, "sync", sync_ns, point.sync_ns));
+        found.push(held(point, SYNC, sync_ns, point.sync_ns));
         if point.interval_ns.is_some() {
-            let power_ns = point.staged_ns + interval + 2.0 * sync_ns;
-            found.push(held(point, "power-cut exposure", power_ns, point.power_ns));
+            // As of a load that nobody measured: what this row staged is not known to the others.
+            let staged_ns = longest_staged(&others);
+            let power_ns = staged_ns + interval + 2.0 * sync_ns;
+            found.push(held(point, POWER, power_ns, point.power_ns));
+            found.push(held(point, KILL, staged_ns, point.staged_ns));
         }
     }
     found
 }
 
+/// How long messages are staged at most, by these rows.
+fn longest_staged(points: &[&Point]) -> f64 {
+    points.iter().map(|point| point.staged_ns).fold(0.0, f64::max)
+}
+
 fn held(point: &Point, what: &str, predicted_ns: f64, measured_ns: f64) -> HeldOut {
-    let error_pct = 100.0 * (predicted_ns / measured_ns - 1.0).abs();
+    // Nothing that is predicted as nothing is right.
+    let is_same = (predicted_ns - measured_ns).abs() <= 0.0;
+    let error_pct = if is_same { 0.0 } else { 100.0 * (predicted_ns / measured_ns - 1.0).abs() };
     let (row, what) = (point.row.clone(), what.to_owned());
     HeldOut { row, what, predicted_ns, measured_ns, error_pct }
 }
 
-fn not_used(points: &[Point], held_out: &[HeldOut]) -> Option<String> {
+fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<String> {
     if points.iter().any(|point| point.interval_ns.is_none()) {
         return Some("it has no interval, and its ack p99 is not modelled".to_owned());
     }
@@ -277,17 +294,27 @@ fn not_used(points: &[Point], held_out: &[HeldOut]) -> Option<String> {
             format::plural(points.len(), "row")
         ));
     }
+    // Of a power cut it says a sum, and what is staged is a small part of it.
+    let counts = |one: &&HeldOut| model == LossModel::Process || one.what != KILL;
     let is_bad = |one: &&HeldOut| one.error_pct.is_nan() || one.error_pct > MOST_ERROR_PCT;
-    let worst =
-        held_out.iter().filter(is_bad).max_by(|a, b| a.error_pct.total_cmp(&b.error_pct))?;
+    let bad = held_out.iter().filter(counts).filter(is_bad);
+    let worst = bad.max_by(|a, b| a.error_pct.total_cmp(&b.error_pct))?;
     let off = if worst.error_pct.is_finite() {
         format!("is off by {:.0} %", worst.error_pct)
+    } else if worst.what == KILL {
+        "is nothing, against what the others say".to_owned()
     } else {
         "is more than the others say the disk can do".to_owned()
     };
     Some(format!("{} of {} {off}", worst.what, worst.row))
 }
 
+/// What is predicted of a row that the model has not seen: what a sync takes,
+const SYNC: &str = "sync";
+/// what a power cut does,
+const POWER: &str = "power-cut exposure";
+/// and what `kill -9` does.
+const KILL: &str = "kill -9 exposure";
 /// A model that is off by more, in percent, is not used.
 pub const MOST_ERROR_PCT: f64 = 20.0;
 /// With fewer, a line through the others is no prediction.
@@ -326,7 +353,8 @@ mod tests {
         let model = &found.models[0];
         assert!((model.fixed_ns.unwrap() - 2e6).abs() < 1.0, "{model:?}");
         assert!((model.ns_per_byte.unwrap() - 1.0).abs() < 1e-6, "{model:?}");
-        assert_eq!((model.held_out.len(), model.is_used()), (6, true));
+        assert_eq!((model.held_out.len(), model.doubt(LossModel::Power)), (9, None));
+        assert_eq!(model.doubt(LossModel::Process), None, "nothing is staged, and none is said to");
         assert!(model.worst_pct().unwrap() < 0.01, "{model:?}");
         // 57.6 MB/s for I + sync: of 100 ms, I + 2 (2 + 0.0576 (I + 2) / 0.9424) ms: I = 85 ms.
         let timed = &found.choices[0];
@@ -351,6 +379,63 @@ mod tests {
         let few = capacity(&recorded(&cells[..2]), &ASK).unwrap();
         let reason = few.models[0].not_used.as_deref().unwrap();
         assert!(reason.contains("too few to hold one out"), "{reason}");
+    }
+
+    /// The same of staged flush, with so many milliseconds staged under each load.
+    fn staged(ms: [u64; 3]) -> Vec<Cell> {
+        let mut cells = rows(1.0);
+        for (cell, ms) in cells.iter_mut().zip(ms) {
+            (cell.kind, cell.strategy) = (Kind::CommitRealtime, "staged".to_owned());
+            cell.exposure.process.age_ns.p99 = ms * 1_000_000;
+            cell.exposure.power.age_ns.p99 += ms * 1_000_000;
+        }
+        cells
+    }
+
+    #[test]
+    fn a_row_is_predicted_without_what_it_staged_itself() {
+        let found = capacity(&recorded(&staged([10, 10, 400])), &ASK).unwrap();
+        let of = |row: &str, what: &str| {
+            let mut held = found.models[0].held_out.iter();
+            held.find(|held| held.row == row && held.what == what).map(|held| held.predicted_ns)
+        };
+        // The others staged for 10 ms at most: it took 400.
+        assert_eq!(of("staged ×64", KILL), Some(10e6));
+        let sync = of("staged ×64", SYNC).unwrap();
+        assert!((of("staged ×64", POWER).unwrap() - (510e6 + 2.0 * sync)).abs() < 1.0, "{found:?}");
+        assert_eq!(of("staged ×8", KILL), Some(400e6));
+        let reason = found.models[0].not_used.as_deref().unwrap();
+        assert!(reason.contains("power-cut exposure of staged"), "{reason}");
+    }
+
+    #[test]
+    fn a_model_that_knows_not_what_is_staged_says_nothing_of_kill() {
+        // 13 ms are little of 500, and much of 10.
+        let cells = staged([10, 10, 13]);
+        let model = &capacity(&recorded(&cells), &ASK).unwrap().models[0];
+        assert_eq!(model.not_used, None, "{model:?}");
+        let reason = model.not_used_of_kill.as_deref().unwrap();
+        assert!(reason.contains("kill -9 exposure of staged"), "{reason}");
+        let even = &capacity(&recorded(&staged([10, 10, 11])), &ASK).unwrap().models[0];
+        assert_eq!((&even.not_used, &even.not_used_of_kill), (&None, &None), "{even:?}");
+        // Of what no row took, the model would have an answer.
+        let kill = Ask { model: LossModel::Process, ack_p99_ns: None, rate_per_s: 3e5, ..ASK };
+        let standing =
+            |cells: &[Cell]| capacity(&recorded(cells), &kill).unwrap().choices[0].standing;
+        assert_eq!(standing(&staged([10, 10, 11])), Standing::Keeps);
+        assert_eq!(standing(&cells), Standing::Unknown);
+    }
+
+    #[test]
+    fn a_shorter_interval_has_to_fill_its_pages_too() {
+        // 230 kB/s are four pages in 71 ms.
+        let asks = |loss_ns| {
+            let ask = Ask { rate_per_s: 200.0, loss_ns, ..ASK };
+            capacity(&recorded(&rows(1.0)), &ask).unwrap().choices[0].clone()
+        };
+        let kept = asks(80e6);
+        assert_eq!((kept.standing, kept.interval_ns), (Standing::Keeps, Some(75e6)));
+        assert_eq!(asks(70e6).standing, Standing::Unknown);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Ask, Basis, Capacity, Choice, Model, Standing};
 use crate::chart::LossModel;
 use crate::format;
+use crate::statistics::FIRM_BLOCKS;
 use crate::table::wrapped;
 
 /// The answer, no line of it wider than `width` columns; without colours and control characters,
@@ -13,6 +14,7 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     for disk in found.disks() {
         lines.push(String::new());
         lines.extend(of_disk(found, disk, ask, width));
+        lines.extend(found.chosen(disk).map(pasted).unwrap_or_default());
     }
     lines.push(String::new());
     lines.push("The model: a sync takes a fixed time and some for each byte; its bytes are".into());
@@ -64,6 +66,14 @@ fn of_disk(found: &Capacity, disk: &str, ask: &Ask, width: usize) -> Vec<String>
     lines
 }
 
+/// How a broker is set to it, if that is known: lines to be taken as they are.
+fn pasted(choice: &Choice) -> Vec<String> {
+    let Some(conf) = &choice.broker_conf else { return Vec::new() };
+    let heading = format!("broker.conf for {}, to be pasted as it is:", named(choice));
+    let lines = conf.lines().map(str::to_owned);
+    [String::new(), heading, String::new()].into_iter().chain(lines).collect()
+}
+
 fn named(choice: &Choice) -> String {
     let interval = choice
         .interval_ns
@@ -84,7 +94,10 @@ fn taken(choice: &Choice, ask: &Ask) -> String {
         parts.push(format!("up to {} msg/s, headroom {room}{absorbed}", format::count(most)));
     }
     if let Some((p99, asked)) = choice.ack_p99_ns.zip(ask.ack_p99_ns) {
-        parts.push(format!("ack p99 {} of {}", format::duration(p99), format::duration(asked)));
+        let is_closed = choice.open_loop == Some(false);
+        let service = if is_closed { " (closed loop: service time)" } else { "" };
+        let (p99, asked) = (format::duration(p99), format::duration(asked));
+        parts.push(format!("ack p99 {p99} of {asked}{service}"));
     }
     if let Some(loss) = choice.loss_ns {
         parts.push(format!(
@@ -93,10 +106,15 @@ fn taken(choice: &Choice, ask: &Ask) -> String {
             format::duration(ask.loss_ns)
         ));
     }
-    if let Some((producers, most)) = choice.producers.zip(choice.keeps_up_to_per_s) {
-        let share = (f64::from(producers) * ask.rate_per_s / most).ceil();
+    if let Some((producers, blocks)) = choice.producers.zip(choice.blocks) {
         let all = format::plural(usize::try_from(producers).unwrap_or(usize::MAX), "producer");
-        parts.push(format!("measured with {all}, about {share:.0} of them by rate; one disk"));
+        let fewest = choice.fewest_producers.filter(|fewest| *fewest < producers);
+        let fewest = fewest.map_or_else(String::new, |fewest| {
+            format!(", {fewest} being the fewest measured that carry it")
+        });
+        let indicative = if blocks < FIRM_BLOCKS { " (indicative)" } else { "" };
+        let blocks = format::plural(blocks, "block");
+        parts.push(format!("measured with {all}{fewest}, in {blocks}{indicative}; one disk"));
     }
     if let Some(syncs) = choice.syncs_per_s {
         parts.push(format!("{} syncs/s", format::count(syncs)));
@@ -164,6 +182,7 @@ fn line(choice: &Choice) -> String {
 
 fn basis(basis: Basis) -> &'static str {
     match basis {
+        Basis::Bounded => "bounded by its settings, not measured",
         Basis::Measured => "measured",
         Basis::Modelled => "modelled",
         Basis::Extrapolated => "EXTRAPOLATED, measure it before relying on it",
@@ -194,9 +213,13 @@ fn fit(model: &Model) -> String {
         let count = model.held_out.len();
         format!("; worst error of {} {shown}", format::plural(count, "prediction"))
     });
-    let used = match &model.not_used {
-        None => "used".to_owned(),
-        Some(reason) => format!("NOT USED: {reason}"),
+    let used = match (&model.not_used, &model.not_used_of_kill) {
+        (None, None) => "used".to_owned(),
+        (None, Some(reason)) => format!("used of a power cut; of kill -9 NOT USED: {reason}"),
+        (Some(reason), Some(other)) if reason != other => {
+            format!("NOT USED: {reason}; of kill -9: {other}")
+        }
+        (Some(reason), _) => format!("NOT USED: {reason}"),
     };
     format!("{name}: {line}{worst}; {used}")
 }
@@ -206,7 +229,10 @@ mod tests {
     use super::*;
     use crate::capacity::capacity;
     use crate::capacity::tests::{ASK, recorded};
-    use crate::results_fixture::{HOSTILE, example};
+    use crate::profile::{BrokerConf, Sweep};
+    use crate::recorded::Recorded;
+    use crate::results::{Cell, OpenLoop};
+    use crate::results_fixture::{HOSTILE, example, example_of, open_loop};
 
     #[test]
     fn the_answer_fits_and_says_how_it_is_known() {
@@ -224,6 +250,54 @@ mod tests {
         {
             assert!(told.contains(part), "{part}: {told}");
         }
+    }
+
+    #[test]
+    fn loops_blocks_and_producers_are_told_as_they_were_measured() {
+        let ask = Ask { rate_per_s: 10_000.0, ack_p99_ns: Some(1e9), loss_ns: 0.0, ..ASK };
+        let told = |cells: &[Cell]| {
+            let told = text(&capacity(&recorded(cells), &ask).unwrap(), &ask, 80);
+            told.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let closed = told(&example());
+        assert!(closed.contains("of 1.0 s (closed loop: service time)"), "{closed}");
+        let fewest = "64 producers, 8 being the fewest measured that carry it, in 3 blocks";
+        assert!(closed.contains(&format!("measured with {fewest} (indicative)")), "{closed}");
+        assert!(!closed.contains("by rate"), "{closed}");
+        let firm = told(&example_of(6));
+        assert!(firm.contains("in 6 blocks; one disk"), "{firm}");
+        let mut open = example();
+        for cell in &mut open {
+            let due_to_ack_ns = cell.append_to_ack_ns;
+            cell.open_loop = Some(OpenLoop { due_to_ack_ns, ..open_loop() });
+        }
+        assert!(!told(&open).contains("service time"));
+    }
+
+    #[test]
+    fn the_choice_can_be_pasted_into_a_broker() {
+        let mut run = recorded(&example());
+        let ask = Ask { rate_per_s: 10_000.0, ack_p99_ns: None, loss_ns: 1e9, ..ASK };
+        let told = |run: &Recorded| text(&capacity(run, &ask).unwrap(), &ask, 80);
+        assert!(!told(&run).contains("broker.conf"), "its profile is not known");
+        run.manifest.profile = "schema: flushmark.profile/v1\nname: own\nworkloads:\n  \
+            closed-1k: {message_bytes: 1KiB, producers: [1, 8, 64]}\nstrategies:\n  \
+            sync: {kind: group_commit}\n  timed: {kind: flush_realtime, least_pages: 7}\n  \
+            staged: {kind: commit_realtime}\nmatrix: {workloads: [closed-1k], \
+            strategies: [sync, timed, staged]}\n"
+            .to_owned();
+        let sweep = Sweep::parse("own", &run.manifest.profile).unwrap();
+        let found = capacity(&run, &ask).unwrap();
+        let choice = found.chosen("data").unwrap();
+        let told = told(&run);
+        let (_, pasted) = told.split_once("to be pasted as it is:\n\n").unwrap();
+        let (conf, _) = pasted.split_once("\n\n").unwrap();
+        let read = BrokerConf::parse("broker.conf", conf).unwrap();
+        assert_eq!(read.segment_bytes, sweep.segment_bytes);
+        assert_eq!(read.strategy.settings.kind(), choice.kind);
+        // Each with the settings of its own name.
+        let timed = found.of_disk("data").find(|choice| choice.strategy == "timed").unwrap();
+        assert!(timed.broker_conf.as_ref().unwrap().contains("flushCommitLogLeastPages=7\n"));
     }
 
     #[test]

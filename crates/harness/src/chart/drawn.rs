@@ -1,6 +1,8 @@
 //! A chart with what belongs to it in a report.
 
-use super::{breakdown, exposures, flushes, latency, load, over_time, producers, repeats};
+use super::{
+    breakdown, capacity, exposures, flushes, latency, load, over_time, producers, repeats,
+};
 use crate::recorded::Recorded;
 
 /// A chart beside C1, drawn from what was recorded.
@@ -47,7 +49,7 @@ pub fn all(recorded: &Recorded) -> anyhow::Result<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// The charts beside C1, by their numbers: C2 to C8, then C10.
+/// The charts beside C1, by their numbers: C2 to C10.
 const CHARTS: &[Draw] = &[
     latency::draw,
     load::draw,
@@ -56,5 +58,6 @@ const CHARTS: &[Draw] = &[
     exposures::draw,
     breakdown::draw,
     flushes::draw,
+    capacity::draw,
     repeats::draw,
 ];

@@ -15,7 +15,7 @@ use super::fit::{Fit, sizes};
 use super::frame::{Frame, rulings};
 use super::head::{self, Sign};
 use super::pen::{self, BLACK, Dash, Pen, Pixel, Script};
-use super::{HEIGHT, RIGHT, is_strategy, with_description};
+use super::{HEIGHT, RIGHT, with_description};
 use crate::clock::float;
 use crate::format;
 use crate::recorded::Recorded;
@@ -84,7 +84,7 @@ impl Shown {
         let names: BTreeSet<&str> = all.iter().map(|row| row.disk.as_str()).collect();
         let mut disks = Vec::new();
         for disk in names {
-            let of_disk = all.iter().filter(|row| row.disk == disk && is_strategy(row.kind));
+            let of_disk = all.iter().filter(|row| row.disk == disk && row.kind.is_strategy());
             let (mut rows, mut series) = (Vec::new(), Vec::new());
             for row in of_disk {
                 let found = row_series(recorded, row)?;

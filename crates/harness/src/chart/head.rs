@@ -4,7 +4,7 @@ use plotters::style::{Color, RGBColor};
 
 use super::choice;
 use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script, Series};
-use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy};
+use super::{HEIGHT, LossModel, RIGHT, drawable};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
 use crate::summary::{self, Extent, Loops, Row, kind_name};
@@ -121,7 +121,7 @@ impl Sign {
 /// One entry for each strategy, then what the other signs mean.
 fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     let mut entries = strategies(rows);
-    if rows.iter().any(|row| is_strategy(row.kind) && row.figures.is_some()) {
+    if rows.iter().any(|row| row.kind.is_strategy() && row.figures.is_some()) {
         let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
         entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
     }

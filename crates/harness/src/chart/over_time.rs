@@ -15,7 +15,7 @@ use super::choice;
 use super::drawn::{Drawn, Figure};
 use super::head::{self, Sign};
 use super::pen::{self, BLACK, Dash, GREY, Pen, Script};
-use super::{HEIGHT, is_strategy, with_description};
+use super::{HEIGHT, with_description};
 use crate::clock::float;
 use crate::format;
 use crate::recorded::Recorded;
@@ -78,7 +78,7 @@ impl<'a> Shown<'a> {
         let others = loads.len().saturating_sub(1);
         let best = loads.into_iter().rev().max_by_key(|(_, rows)| {
             let is_real = rows.iter().all(|(row, _)| row.not_hardware.word().is_none());
-            let is_strategy = rows.iter().all(|(row, _)| is_strategy(row.kind));
+            let is_strategy = rows.iter().all(|(row, _)| row.kind.is_strategy());
             let dirty = rows.iter().map(|(_, dirty)| *dirty).max();
             (is_real, is_strategy, rows.len().min(MOST), dirty)
         });

@@ -15,7 +15,7 @@ use super::frame::Frame;
 use super::head::{draw_head, draw_left_out, title};
 use super::pen::{BLACK, Pen, Script};
 use super::plot::{LEFT, Plot};
-use super::{HEIGHT, LossModel, RIGHT, drawable, is_strategy, with_description};
+use super::{HEIGHT, LossModel, RIGHT, drawable, with_description};
 use crate::format;
 use crate::results::{Cell, Environment, Manifest};
 use crate::summary::{self, Extent, Row, Stat};
@@ -147,7 +147,7 @@ pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
             .map(|figures| (model.loss(&figures).age_ns.centre(), figures.acked_per_s.centre()))
     };
     let mut candidates: Vec<(&Row, f64, f64)> = summary::real(rows)
-        .filter(|row| is_strategy(row.kind) && is_measured(row, model))
+        .filter(|row| row.kind.is_strategy() && is_measured(row, model))
         .filter_map(|row| place(row).map(|(age_ns, rate)| (row, age_ns, rate)))
         .filter(|(_, _, rate)| drawable(*rate))
         .collect();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Counts, Level, Manifest, Quantiles};
+use super::{Cell, Counts, Kind, Level, Manifest, Quantiles};
 use crate::profile::{Gates, Slo};
 
 /// What a disk is that is not hardware as it is; of one that is, nothing of this is true.
@@ -38,6 +38,14 @@ impl NotHardware {
     /// The first of them.
     pub fn word(self) -> Option<&'static str> {
         self.words().next()
+    }
+}
+
+impl Kind {
+    /// Whether it is a way to run a store: the raw loop is no log, and what is never flushed is no
+    /// strategy.
+    pub fn is_strategy(self) -> bool {
+        !matches!(self, Self::None | Self::Raw)
     }
 }
 
@@ -89,8 +97,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::results::{Kind, OpenLoop};
+    use crate::results::OpenLoop;
     use crate::results_fixture::{cell, manifest, open_loop};
+
+    #[test]
+    fn the_raw_loop_and_what_is_never_flushed_are_no_strategies() {
+        let kinds = [Kind::CommitRealtime, Kind::FlushRealtime, Kind::GroupCommit];
+        assert!(kinds.into_iter().all(Kind::is_strategy));
+        assert!(!Kind::None.is_strategy() && !Kind::Raw.is_strategy());
+    }
 
     #[test]
     fn what_was_due_at_a_time_is_late_from_then_on() {

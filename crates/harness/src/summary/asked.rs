@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Extent, Row, real};
+use super::{Row, real};
 use crate::clock::{float, nanos};
 use crate::format;
 use crate::profile::Slo;
 use crate::results::Kind;
-use crate::validity::OVERLOAD;
 
 /// Whether a row keeps what is asked, with its whole range; `None` where nothing is asked, or the
 /// row has no figures.
@@ -24,15 +23,15 @@ pub struct Kept {
 impl Kept {
     /// Of this row.
     pub fn of(row: &Row, slo: Slo) -> Self {
-        let ack_p99 = slo.ack_p99.zip(row.figures).map(|(asked, figures)| {
-            let is_within = figures.ack_p99.is_some_and(|p99| p99.ns.max <= ns(asked));
-            is_within
-                && row.notes.iter().all(|note| note.code != OVERLOAD)
-                && !row.is_too_often_late
-        });
-        let power_loss_rpo = slo.power_loss_rpo.zip(row.figures).map(|(asked, figures)| {
-            figures.power.extent == Extent::Measured && figures.power.age_ns.max <= ns(asked)
-        });
+        let relied = row.relied();
+        let ack_p99 = slo
+            .ack_p99
+            .zip(relied)
+            .map(|(asked, relied)| relied.ack_p99_ns.is_ok_and(|p99| p99 <= ns(asked)));
+        let power_loss_rpo = slo
+            .power_loss_rpo
+            .zip(relied)
+            .map(|(asked, relied)| relied.power_ns.is_ok_and(|age| age <= ns(asked)));
         Self { ack_p99, power_loss_rpo }
     }
 
@@ -94,6 +93,7 @@ mod tests {
     use crate::results::{Cell, Level, Status};
     use crate::results_fixture::{cell, check, example};
     use crate::summary::rows;
+    use crate::validity::OVERLOAD;
 
     fn asked(ack_p99_us: u64, power_loss_rpo_ms: u64) -> Slo {
         Slo {

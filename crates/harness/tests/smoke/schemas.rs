@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use harness::capacity::{self, Ask, Basis, Choice};
+use harness::chart::LossModel;
 use harness::compare::compare;
 use harness::disks::{Calibration, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
@@ -166,6 +168,39 @@ fn a_comparison_of_two_runs_is_as_its_schema_says() {
     assert!(whole["rows"][0]["ratio_low"].is_number(), "{whole}");
     assert_fits(&of_compare, &whole);
     assert_every_field_counts(&of_compare, &whole);
+}
+
+#[test]
+fn an_answer_about_capacity_is_as_its_schema_says() {
+    let of_capacity = schema("capacity.json");
+    let recorded = Recorded::read(&root().join(REFERENCE)).unwrap();
+    let answer = |rate_per_s, loss_ns| {
+        let ack_p99_ns = Some(10e6);
+        let model = LossModel::Power;
+        let ask = Ask { rate_per_s, message_bytes: 128, loss_ns, ack_p99_ns, model };
+        capacity::capacity(&recorded, &ask).unwrap()
+    };
+    let mut bases = Vec::new();
+    for (rate, loss) in [(5e3, 1e9), (20.0, 20e9), (1e8, 0.0)] {
+        let found = answer(rate, loss);
+        assert_fits(&of_capacity, &value(&found));
+        bases.extend(found.choices.iter().map(|choice| choice.basis));
+    }
+    for basis in [Basis::Bounded, Basis::Measured, Basis::Unknown] {
+        assert!(bases.contains(&basis), "{basis:?}");
+    }
+    // Infinity is no number of JSON.
+    let mut found = answer(5e3, 1e9);
+    let held = found.models.iter_mut().find_map(|model| model.held_out.first_mut()).unwrap();
+    (held.predicted_ns, held.error_pct) = (f64::INFINITY, f64::INFINITY);
+    assert_fits(&of_capacity, &value(&found));
+    let not_hardware = Some("EMULATED".to_owned());
+    let (choice, rest) = found.choices.split_first().unwrap();
+    assert!(choice.broker_conf.is_some() && !rest.is_empty());
+    let emulated = Choice { not_hardware, ..choice.clone() };
+    (found.choices, found.models) = (vec![emulated], found.models[..1].to_vec());
+    assert_fits(&of_capacity, &value(&found));
+    assert_every_field_counts(&of_capacity, &value(&found));
 }
 
 /// Without any one field, and with any one that nobody knows, it must not fit.

@@ -4,9 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::slice::from_ref;
 
-use super::fixture::{chart, groups, open_loops, record, recorded, repeats, strategies};
+use super::fixture::{
+    capacities, chart, groups, loads, open_loops, record, recorded, repeats, strategies,
+};
+use crate::capacity::{Ask, Basis, capacity};
 use crate::cell::Measured;
+use crate::chart::LossModel;
 use crate::chart::drawn::{Drawn, Figure, all};
+use crate::clock::{float, round};
 use crate::distribution;
 use crate::output::Output;
 use crate::recorded::{Recorded, file_stem};
@@ -313,4 +318,100 @@ fn tables_of_a_stranger_are_read_or_refused() {
     fs::write(file, "a,b\n1,2\n").unwrap();
     let refused = format!("{:#}", all(&recorded).unwrap_err());
     assert!(refused.contains("has no bytes"), "{refused}");
+}
+
+#[test]
+fn a_load_is_carried_broken_or_not_known() {
+    let chart = chart(&capacities(), "c9");
+    let told = |load: &str, head: &str| field(&chart, &[load, "data"], head);
+    let text = |text: &str| Figure::Text(text.to_owned());
+    let carried = "100k/s of 1.0 KiB, nothing lost in a power cut";
+    assert_eq!(told(carried, "cheapest strategy"), text("sync"));
+    let Figure::Number(shown, ratio) = told(carried, "room above the load") else { panic!() };
+    // 136k by 64 producers in the slowest block.
+    assert_eq!((&*shown, round(100.0 * ratio)), ("+36 %", 136));
+    assert_eq!(told(carried, "how it is known"), text("measured"));
+    // Half a second later it may be lost.
+    let timed = "100k/s of 1.0 KiB, at most 1 s lost";
+    assert_eq!(told(timed, "cheapest strategy"), text("staged"));
+    let unknown = "1M/s of 1.0 KiB, nothing lost in a power cut";
+    assert_eq!(told(unknown, "cheapest strategy"), text("?"));
+    assert_eq!(told(unknown, "room above the load"), Figure::Missing);
+    // More than that was due, and waited ever longer.
+    let broken = "100k/s of 16 KiB, at most 1 s lost";
+    assert_eq!(told(broken, "cheapest strategy"), text("—"));
+    assert!(chart.svg.contains(&format!("{broken}: — every strategy breaks it.")), "{}", chart.svg);
+}
+
+#[test]
+fn a_disk_that_is_no_hardware_stands_apart() {
+    let chart = chart(&capacities(), "c9");
+    assert!(chart.note.ends_with("In the table alone: the disks hdd."), "{}", chart.note);
+    let of = |row: &Vec<Figure>| row[1].clone();
+    let disks: Vec<Figure> = chart.rows.iter().map(of).collect();
+    let real = disks.iter().take_while(|disk| **disk == Figure::Text("data".to_owned())).count();
+    assert_eq!((real, disks.len()), (60, 120));
+    let marked = Figure::Text("hdd (EMULATED)".to_owned());
+    assert!(disks[real..].iter().all(|disk| *disk == marked));
+    assert!(!chart.svg.contains("EMULATED") && !chart.svg.contains("hdd"));
+    // Where it is all there is, the title says so.
+    let mut alone = capacities();
+    alone.cells.retain(|cell| cell.disk == "hdd");
+    let svg = super::fixture::chart(&alone, "c9").svg;
+    assert!(svg.contains("-title\">EMULATED DISK: What carries"), "{svg}");
+}
+
+#[test]
+fn what_a_model_only_extrapolates_is_not_known() {
+    // Syncs of 2 ms and 1 ns a byte, at half-second intervals: a shorter one was not measured.
+    let cells = [(1, 1e3), (8, 2e4), (64, 2e5)].map(|(producers, rate)| {
+        cell(Kind::FlushRealtime, producers, 0, |c| {
+            let per_ns = rate / 1e9 * float(c.record_bytes);
+            let bytes = per_ns * 502e6 / (1.0 - per_ns);
+            (c.acked_per_s, c.bytes_per_flush.mean, c.flush_ns.mean) = (rate, bytes, 2e6 + bytes);
+            c.interval.configured_ns = Some(500_000_000);
+            c.exposure.power.age_ns.p99 = round(500e6 + 2.0 * c.flush_ns.mean);
+        })
+    });
+    let ask = Ask {
+        rate_per_s: 1e4,
+        message_bytes: 1024,
+        loss_ns: 100e6,
+        ack_p99_ns: None,
+        model: LossModel::Power,
+    };
+    let found = capacity(&recorded(&cells), &ask).unwrap();
+    assert_eq!(found.chosen("data").map(|choice| choice.basis), Some(Basis::Extrapolated));
+    let chart = chart(&recorded(&cells), "c9");
+    let strategy = |load: &str| field(&chart, &[load], "cheapest strategy");
+    let text = |text: &str| Figure::Text(text.to_owned());
+    assert_eq!(strategy("10k/s of 1.0 KiB, at most 100 ms lost"), text("?"));
+    assert_eq!(strategy("10k/s of 1.0 KiB, at most 1 s lost"), text("timed"));
+}
+
+#[test]
+fn what_settings_bound_is_hollow_and_sizes_without_room_are_in_the_table() {
+    let mut cells = loads();
+    cells.retain(|cell| cell.kind == Kind::FlushRealtime && cell.disk == "data");
+    let mut more = cells.clone();
+    for (cell, size) in more.iter_mut().zip([256, 512].into_iter().cycle()) {
+        (cell.message_bytes, cell.workload) = (size, format!("of-{size}"));
+    }
+    cells.extend(more);
+    for cell in &mut cells {
+        cell.flush_ns.max = 50_000_000;
+    }
+    let mut run = recorded(&cells);
+    run.manifest.profile = "schema: flushmark.profile/v1\nname: own\nworkloads:\n  \
+        w: {message_bytes: 1KiB, producers: [8]}\nstrategies:\n  timed: {kind: flush_realtime, \
+        interval_ms: 10, thorough_ms: 100}\nmatrix: {workloads: [w], strategies: [timed]}\n"
+        .to_owned();
+    let chart = chart(&run, "c9");
+    // 23 kB in a second are no four pages in 10 ms; a tenth of a second later all is synced.
+    let slow = "100/s of 128 B, at most 1 s lost";
+    let known = field(&chart, &[slow], "how it is known");
+    assert_eq!(known, Figure::Text("bounded by its settings".to_owned()));
+    assert!(chart.svg.contains("hollow: by its settings or a model"), "{}", chart.svg);
+    assert!(chart.note.contains("In the table alone: messages of 512 B."), "{}", chart.note);
+    assert_eq!(chart.rows.len(), 4 * 5 * 5);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use store_core::Nanos;
@@ -12,6 +13,7 @@ use crate::chart::drawn::{Drawn, all};
 use crate::clock::{float, round};
 use crate::distribution::{record_size, sizes};
 use crate::output::Output;
+use crate::profile::Slo;
 use crate::recorded::{Recorded, file_stem};
 use crate::results::{
     BlockNoise, Cell, Environment, Kind, Level, Manifest, OpenLoop, Quantiles, Status,
@@ -49,6 +51,7 @@ pub(super) fn shown() -> Vec<Shown> {
         alone(&["c3"], recorded(&open_loops())),
         Shown { names: WHOLE, recorded: recorded_whole, _directory: Some(root) },
         alone(&["c5"], recorded(&groups())),
+        alone(&["c9"], capacities()),
         alone(&["c10"], repeats()),
     ]
 }
@@ -171,6 +174,48 @@ pub(super) fn repeats() -> Recorded {
     }
     let noise = vec![BlockNoise { block: 6, spread_pct: 17.2, flagged: true }];
     Recorded::new(&Manifest { noise, blocks: 7, ..manifest() }, &environment(), &cells, None)
+}
+
+/// Messages of three sizes under two kernel settings, the large ones up to more than is carried,
+/// and an emulated disk beside.
+pub(super) fn loads() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let places = [("data", "kernel-default"), ("data", "small-bytes"), ("hdd", "kernel-default")];
+    let kinds = [Kind::GroupCommit, Kind::FlushRealtime, Kind::CommitRealtime];
+    for (disk, sysctl) in places {
+        for (kind, size, producers, block) in kinds.into_iter().flat_map(|kind| {
+            let sizes = [128_u64, 1024, 16_384].into_iter();
+            let loads = sizes.flat_map(|size| [8, 64].map(|producers| (size, producers)));
+            loads.flat_map(move |(size, producers)| {
+                (0..3).map(move |block| (kind, size, producers, block))
+            })
+        }) {
+            cells.push(cell(kind, producers, block, |c| {
+                (c.disk, c.sysctl) = (disk.to_owned(), sysctl.to_owned());
+                (c.emulated, c.workload) = (disk == "hdd", format!("of-{size}"));
+                (c.message_bytes, c.record_bytes) = (size, size + 128);
+                c.acked_per_s *= if size > 1024 { 0.2 } else { 1.0 };
+                c.fsync_per_ack = if kind == Kind::GroupCommit { 0.1 } else { 0.0 };
+                if kind != Kind::GroupCommit {
+                    c.interval.configured_ns = Some(500 * MS);
+                    let seconds = if sysctl == "small-bytes" { 1 } else { 2 };
+                    c.exposure.power.age_ns.p99 = seconds * 450 * MS + u64::from(producers) * MS;
+                }
+                if size > 1024 && producers > 8 {
+                    c.status = Status::Overload;
+                    c.validity.push(check(OVERLOAD, Level::Warn, "60 % unsent", "99 % sent"));
+                }
+            }));
+        }
+    }
+    cells
+}
+
+/// The same where 99 of 100 messages are asked for within 10 ms.
+pub(super) fn capacities() -> Recorded {
+    let ack_p99 = Some(Duration::from_millis(10));
+    let slo = Some(Slo { ack_p99, power_loss_rpo: None });
+    Recorded::new(&Manifest { slo, ..manifest() }, &environment(), &loads(), None)
 }
 
 /// Two blocks of every strategy under eight producers and each of two kernel settings.
