@@ -53,39 +53,56 @@ pub fn sentence(rows: &[Row], slo: Slo) -> Option<String> {
         asked => format!("at most {} lost on a power cut (p99 of time)", format::duration(asked)),
     });
     let asked: Vec<String> = [ack, power].into_iter().flatten().collect();
-    let (mut keep, mut break_it) = (Vec::new(), Vec::new());
-    for row in real(rows).filter(|row| row.kind != Kind::Raw) {
-        match Kept::of(row, slo).broken() {
-            Some(broken) if broken.is_empty() => keep.push(row.label()),
-            Some(broken) => break_it.push(format!("{}: {}", row.label(), broken.join(", "))),
-            None => {}
-        }
+    if asked.is_empty() {
+        return None;
     }
-    (!asked.is_empty()).then(|| {
-        format!(
-            "Asked is {}, with the whole range: kept by {}; not by {}.",
-            asked.join(", and "),
-            listed(&keep),
-            listed(&break_it)
-        )
-    })
+    let judged: Vec<(&Row, Vec<&str>)> = real(rows)
+        .filter(|row| row.kind != Kind::Raw)
+        .filter_map(|row| Some((row, Kept::of(row, slo).broken()?)))
+        .collect();
+    let answer = if judged.len() > MOST_NAMED { counted(&judged) } else { named(&judged) };
+    Some(format!("Asked is {}, with the whole range: {answer}.", asked.join(", and ")))
 }
 
-fn listed(names: &[String]) -> String {
-    let first = names.get(..MOST_NAMED).unwrap_or(names).join("; ");
-    match names.len().saturating_sub(MOST_NAMED) {
-        _ if names.is_empty() => "none".to_owned(),
-        0 => first,
-        more => format!("{first}; and {more} more, see summary.json"),
-    }
+/// Each row, and what it does not keep.
+fn named(judged: &[(&Row, Vec<&str>)]) -> String {
+    let listed = |names: Vec<String>| {
+        if names.is_empty() { "none".to_owned() } else { names.join("; ") }
+    };
+    let (keep, break_it): (Vec<_>, Vec<_>) =
+        judged.iter().partition(|(_, broken)| broken.is_empty());
+    let keep = keep.iter().map(|(row, _)| row.label()).collect();
+    let name =
+        |(row, broken): &&(&Row, Vec<&str>)| format!("{}: {}", row.label(), broken.join(", "));
+    let break_it = break_it.iter().map(name).collect();
+    format!("kept by {}; not by {}", listed(keep), listed(break_it))
+}
+
+/// How many rows of each strategy do, in the order of rows: more names in a sentence are not read.
+fn counted(judged: &[(&Row, Vec<&str>)]) -> String {
+    let mut strategies: Vec<&str> = judged.iter().map(|(row, _)| row.strategy.as_str()).collect();
+    strategies.dedup();
+    let part = |name: &&str| {
+        let own = judged.iter().filter(|(row, _)| row.strategy == **name);
+        let (all, kept) = own.fold((0, 0), |(all, kept), (_, broken)| {
+            (all + 1, kept + u32::from(broken.is_empty()))
+        });
+        match kept {
+            0 => format!("by none of {all} rows of {name}"),
+            kept if kept == all => format!("by all {all} rows of {name}"),
+            kept => format!("by {kept} of {all} of {name}"),
+        }
+    };
+    let parts: Vec<String> = strategies.iter().map(part).collect();
+    format!("kept {}; the table of strategies and loads says which", parts.join(", "))
 }
 
 fn ns(time: Duration) -> f64 {
     float(nanos(time).get())
 }
 
-/// More names in a sentence are not read.
-const MOST_NAMED: usize = 12;
+/// Rows that a sentence names one by one.
+const MOST_NAMED: usize = 6;
 
 #[cfg(test)]
 mod tests {
@@ -183,10 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_cut_and_says_so() {
-        let producers = |count| cell(Kind::GroupCommit, count, 0, |_| {});
-        let cells: Vec<Cell> = (1..=15).map(producers).collect();
+    fn many_rows_are_counted_by_strategy() {
+        let producers = |kind| move |count| cell(kind, count, 0, |_| {});
+        let mut cells: Vec<Cell> = (1..=5).map(producers(Kind::GroupCommit)).collect();
+        cells.extend((1..=2).map(producers(Kind::None)));
+        cells.push(cell(Kind::GroupCommit, 64, 0, |c| c.append_to_ack_ns.p99 = 11_000_000));
         let told = sentence(&rows(&cells), asked(10_000, 1000)).unwrap();
-        assert!(told.contains("; sync ×12; and 3 more, see summary.json; not by none."), "{told}");
+        let expect = "kept by none of 2 rows of none, by 5 of 6 of sync; the table of strategies \
+                      and loads says which.";
+        assert!(told.ends_with(expect), "{told}");
     }
 }
