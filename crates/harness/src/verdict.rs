@@ -114,6 +114,11 @@ fn names(
     }
 }
 
+/// `36 %`; without all the digits of what no disk does.
+fn percent(value: f64) -> String {
+    if value < 10_000.0 { format!("{value:.0} %") } else { format!("{} %", format::count(value)) }
+}
+
 /// What does the same work in every block tells how noisy the machine was while everything else was
 /// measured: the canaries of a block, or else the raw loop over the blocks, on the worst disk.
 pub fn noise(manifest: &Manifest, rows: &[Row]) -> Option<String> {
@@ -126,10 +131,11 @@ pub fn noise(manifest: &Manifest, rows: &[Row]) -> Option<String> {
         let numbers: Vec<String> = blocks.iter().map(u32::to_string).collect();
         return Some(format!(
             "noisy: in {} of {} (counted from 0: {}) canaries differed by more than {most:.0} %, \
-             by up to {worst:.0} %, and so may the rest",
+             by up to {}, and so may the rest",
             blocks.len(),
             format::plural(manifest.noise.len(), "block"),
-            numbers.join(", ")
+            numbers.join(", "),
+            percent(worst)
         ));
     }
     let varied = |figures: &Figures| {
@@ -143,7 +149,8 @@ pub fn noise(manifest: &Manifest, rows: &[Row]) -> Option<String> {
     let on = if setting.is_empty() { String::new() } else { format!(" ({setting})") };
     (varied > most).then(|| {
         format!(
-            "noisy: the raw loop{on} varied by {varied:.0} % between blocks, and so may the rest"
+            "noisy: the raw loop{on} varied by {} between blocks, and so may the rest",
+            percent(varied)
         )
     })
 }

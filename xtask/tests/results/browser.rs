@@ -76,6 +76,10 @@ fn a_report_of_a_strangers_results_does_nothing_but_show_them() {
     let page = rendered(Path::new(&directory));
     let browser = Browser::start(&place.path().join("browser"));
     holds(&browser, &page);
+    // Made by hand too, of emulated, invalid and extreme cells.
+    let golden = "../crates/harness/src/chart/golden/report.html";
+    holds(&browser, &Path::new(env!("CARGO_MANIFEST_DIR")).join(golden).canonicalize().unwrap());
+    browser.open(&page);
     let ran = browser.run("return window.ran === undefined");
     assert_eq!(ran, true, "what stands in a name is not run");
     let text = browser.run("return document.body.innerText");

@@ -19,15 +19,34 @@ use crate::results_fixture::{HOSTILE, cell, environment, example, extreme, open_
 #[test]
 fn the_pictures_are_the_golden_ones() {
     for Drawn { name, svg, .. } in shown().iter().flat_map(Shown::charts) {
-        let file = format!("{}/src/chart/golden/{name}.svg", env!("CARGO_MANIFEST_DIR"));
-        if env::var("FLUSHMARK_GOLDEN").is_ok_and(|what| what == "write") {
-            fs::write(&file, &svg).unwrap();
-        }
-        let golden = fs::read_to_string(&file).unwrap();
-        let differs = svg.lines().zip(golden.lines()).find(|(new, old)| new != old);
-        assert_eq!(differs, None, "{file} (the first line that is new, then the golden one)");
-        assert_eq!(svg.len(), golden.len(), "{file}");
+        assert_golden(&format!("{name}.svg"), &svg);
     }
+}
+
+/// Of cells that are invalid, emulated, extreme, and that lose nothing.
+#[test]
+fn the_report_is_the_golden_one() {
+    let mut cells = troubled();
+    cells.retain(|cell| cell.block == 0 || cell.status == Status::Invalid);
+    cells.extend(extreme());
+    cells.push(cell(Kind::GroupCommit, 16, 0, |c| {
+        (c.emulated, c.disk) = (true, "hdd-7200".to_owned());
+    }));
+    let results = recorded(&cells);
+    let charts = all(&results).unwrap();
+    assert_golden("report.html", &crate::report::html(&results, &charts).unwrap());
+}
+
+#[track_caller]
+fn assert_golden(name: &str, found: &str) {
+    let file = format!("{}/src/chart/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if env::var("FLUSHMARK_GOLDEN").is_ok_and(|what| what == "write") {
+        fs::write(&file, found).unwrap();
+    }
+    let golden = fs::read_to_string(&file).unwrap();
+    let differs = found.lines().zip(golden.lines()).find(|(new, old)| new != old);
+    assert_eq!(differs, None, "{file} (the first line that is new, then the golden one)");
+    assert_eq!(found.len(), golden.len(), "{file}");
 }
 
 #[test]
