@@ -1,8 +1,10 @@
 //! What a run says in RocketMQ's own words: its buckets of time, and what waits how long.
 
 use super::html::{Datum, Table};
+use crate::broker_words::broker_conf;
 use crate::clock::float;
 use crate::format;
+use crate::profile::Sweep;
 use crate::results::{Cell, Status};
 use crate::summary::Row;
 
@@ -76,8 +78,26 @@ impl<'a> Counts<'a> {
     }
 }
 
+/// What a broker is to be told for it to do as each strategy of the run, ready to be pasted; empty
+/// if the run's profile cannot be read any more.
+fn broker_confs(profile: &str, rows: &[Row]) -> String {
+    let Ok(sweep) = Sweep::parse("profile.yaml", profile) else { return String::new() };
+    let is_shown = |name: &str| rows.iter().any(|row| row.strategy == name);
+    let mut out = String::new();
+    for strategy in sweep.strategies.iter().filter(|strategy| is_shown(&strategy.name)) {
+        let name = format::escaped(&strategy.name);
+        let conf = format::escaped(&broker_conf(&strategy.settings, sweep.segment_bytes));
+        out += "<details><summary>broker.conf of ";
+        out += &name;
+        out += "</summary>\n<pre tabindex=\"0\">";
+        out += &conf;
+        out += "</pre></details>\n";
+    }
+    out
+}
+
 /// The section; `None` if no row has anything to say.
-pub(super) fn section(rows: &[Row], cells: &[Cell]) -> Option<String> {
+pub(super) fn section(profile: &str, rows: &[Row], cells: &[Cell]) -> Option<String> {
     let counts: Vec<Counts<'_>> = rows.iter().filter_map(|row| Counts::of(row, cells)).collect();
     if counts.is_empty() {
         return None;
@@ -90,9 +110,10 @@ pub(super) fn section(rows: &[Row], cells: &[Cell]) -> Option<String> {
         "<p class=\"note\">Times are from append to acknowledgement, in whole milliseconds as the \
          broker counts them; RocketMQ also has its queue, its hooks and its client in them, so \
          that these are the least it would show. Beyond a threshold of its defaults:</p>\n\
-         <ul>\n{explained}</ul>\n<div class=\"figures\">\n{}{}</div>\n",
+         <ul>\n{explained}</ul>\n<div class=\"figures\">\n{}{}</div>\n{}",
         beyond(&counts),
-        distribution(&counts)
+        distribution(&counts),
+        broker_confs(profile, rows)
     ))
 }
 
@@ -176,7 +197,12 @@ mod tests {
         assert_eq!((counts.buckets[0], counts.buckets[5]), (10 * blocks, blocks));
         assert!((counts.share_from(5) - 1.0 / 11.0).abs() < 1e-9, "over 200 ms");
         assert!(counts.share_from(6).abs() < 1e-9, "and not over 500 ms");
-        let page = section(&rows, &cells).unwrap();
+        let profile = include_str!("../../../../profiles/sweeps/quick.yaml");
+        let page = section(profile, &rows, &cells).unwrap();
+        assert!(
+            page.contains("broker.conf of staged") && page.contains("flushDiskType=SYNC_FLUSH")
+        );
+        assert!(!section("", &rows, &cells).unwrap().contains("broker.conf of"));
         assert!(page.contains("1 in 11") && page.contains("500ms~1s"), "{page}");
         assert!(page.contains("&lt;=0ms"), "escaped: {page}");
     }
@@ -187,7 +213,7 @@ mod tests {
         for cell in &mut cells {
             cell.put_message_distribute_time.clear();
         }
-        assert_eq!(section(&summary::rows(&cells), &cells), None);
+        assert_eq!(section("", &summary::rows(&cells), &cells), None);
     }
 
     #[test]
