@@ -191,6 +191,7 @@ impl Row {
     /// Whether the cell is one of the row's.
     pub fn has(&self, cell: &Cell) -> bool {
         self.producers == cell.producers
+            && self.kind == cell.kind
             && self.strategy == cell.strategy
             && self.workload == cell.workload
             && self.disk == cell.disk

@@ -158,15 +158,7 @@ pub(super) fn rows_where(recorded: &Recorded, keep: impl Fn(&Row) -> bool) -> Ve
 
 /// The cells of a row, by block.
 pub(super) fn cells_of<'a>(recorded: &'a Recorded, row: &Row) -> Vec<&'a Cell> {
-    let is_of = |cell: &&Cell| {
-        cell.strategy == row.strategy
-            && cell.kind == row.kind
-            && cell.producers == row.producers
-            && cell.disk == row.disk
-            && cell.sysctl == row.sysctl
-            && cell.workload == row.workload
-    };
-    let mut cells: Vec<&Cell> = recorded.cells.iter().filter(is_of).collect();
+    let mut cells: Vec<&Cell> = recorded.cells.iter().filter(|cell| row.has(cell)).collect();
     cells.sort_by_key(|cell| (cell.block, cell.position));
     cells
 }
