@@ -4,6 +4,10 @@
 //! there come as many bytes as the rate says. What is at risk is at most as old as an interval and
 //! two syncs, and what was staged before: a message that comes just behind a sync's end mark waits
 //! out that sync, the interval and its own sync.
+//!
+//! What is staged, and what a sync takes under a load that was not measured, no formula tells: a
+//! commit or sync that stalls leaves more to the next, and how long it stalls is the disk's. So the
+//! model speaks only where every row that was held out bears it out, and rows lie close enough.
 
 use serde::Serialize;
 
@@ -12,6 +16,7 @@ use super::seen::Seen;
 use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
+use crate::summary::Doubt;
 
 /// A fit to the rows of one strategy under kernel settings on a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -112,6 +117,11 @@ impl Point {
             staged_ns: seen.mean(|cell| float(cell.exposure.process.age_ns.p99)),
         }
     }
+
+    /// Log bytes that come in a second.
+    fn bytes_per_s(&self) -> f64 {
+        self.rate_per_s * self.record_bytes
+    }
 }
 
 /// A fixed time and one for each byte.
@@ -159,7 +169,7 @@ impl Line {
 
 impl Model {
     pub(super) fn of(seen: &[Seen<'_>]) -> Self {
-        let points: Vec<Point> = seen.iter().map(Point::of).collect();
+        let points: Vec<Point> = seen.iter().filter(|of| tells(of)).map(Point::of).collect();
         let line = Line::fitted(&points.iter().collect::<Vec<_>>());
         let held_out = held_out(&points);
         let sizes = points.iter().map(|point| point.bytes_per_sync);
@@ -172,7 +182,7 @@ impl Model {
             disk: row.disk.clone(),
             sysctl: row.sysctl.clone(),
             strategy: row.strategy.clone(),
-            interval_ns: points[0].interval_ns,
+            interval_ns: seen[0].interval_ns(),
             fixed_ns: line.map(|line| line.fixed_ns),
             ns_per_byte: line.map(|line| line.ns_per_byte),
             bytes_per_sync: line.map(|_| (low, high)),
@@ -182,7 +192,7 @@ impl Model {
             overhead_bytes: overheads.fold(0.0, f64::max),
             staged_ns: longest_staged(&points.iter().collect::<Vec<_>>()),
             largest_record_bytes: most(&|point| point.record_bytes),
-            most_bytes_per_s: most(&|point| point.rate_per_s * point.record_bytes),
+            most_bytes_per_s: most(&Point::bytes_per_s),
         }
     }
 
@@ -244,6 +254,14 @@ impl Model {
     }
 }
 
+/// Whether a row's figures are what its load does: times in overload grow with the time measured,
+/// and a lower bound can be neither fitted nor missed by a percentage.
+fn tells(seen: &Seen<'_>) -> bool {
+    let losses = [LossModel::Power, LossModel::Process].map(|model| seen.loss_ns(model));
+    let is_bound = losses.iter().any(|loss| matches!(loss, Err(Doubt::AtLeast)));
+    !is_bound && !seen.row.is_overloaded()
+}
+
 /// Each row as the others predict it.
 fn held_out(points: &[Point]) -> Vec<HeldOut> {
     let mut found = Vec::new();
@@ -256,7 +274,7 @@ fn held_out(points: &[Point]) -> Vec<HeldOut> {
             .collect();
         let Some(line) = Line::fitted(&others) else { continue };
         let interval = point.interval_ns.unwrap_or(0.0);
-        let per_ns = point.rate_per_s / 1e9 * point.record_bytes;
+        let per_ns = point.bytes_per_s() / 1e9;
         // Faster than it says the disk can: no number says how wrong that is.
         let (_, sync_ns) = line.at(per_ns, interval).unwrap_or((0.0, f64::INFINITY));
         found.push(held(point, SYNC, sync_ns, point.sync_ns));
@@ -290,7 +308,7 @@ fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<
     }
     if points.len() < FEWEST_ROWS || held_out.is_empty() {
         return Some(format!(
-            "{} of different load are too few to hold one out",
+            "{} of different load: too few to hold one out",
             format::plural(points.len(), "row")
         ));
     }
@@ -298,7 +316,9 @@ fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<
     let counts = |one: &&HeldOut| model == LossModel::Process || one.what != KILL;
     let is_bad = |one: &&HeldOut| one.error_pct.is_nan() || one.error_pct > MOST_ERROR_PCT;
     let bad = held_out.iter().filter(counts).filter(is_bad);
-    let worst = bad.max_by(|a, b| a.error_pct.total_cmp(&b.error_pct))?;
+    let Some(worst) = bad.max_by(|a, b| a.error_pct.total_cmp(&b.error_pct)) else {
+        return untested(points);
+    };
     let off = if worst.error_pct.is_finite() {
         format!("is off by {:.0} %", worst.error_pct)
     } else if worst.what == KILL {
@@ -309,6 +329,17 @@ fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<
     Some(format!("{} of {} {off}", worst.what, worst.row))
 }
 
+/// The loads, so far apart that no row tells what happens between them; `None` if none are.
+fn untested(points: &[Point]) -> Option<String> {
+    let mut loads: Vec<f64> = points.iter().map(Point::bytes_per_s).collect();
+    loads.sort_by(f64::total_cmp);
+    let gaps = loads.windows(2).map(|pair| (pair[0], pair[1]));
+    let wide = gaps.filter(|(low, high)| *high > WIDEST_GAP * low);
+    let (low, high) = wide.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)))?;
+    let (low, high) = (format::bytes(low), format::bytes(high));
+    Some(format!("between {low}/s and {high}/s no row tests it"))
+}
+
 /// What is predicted of a row that the model has not seen: what a sync takes,
 const SYNC: &str = "sync";
 /// what a power cut does,
@@ -317,6 +348,9 @@ const POWER: &str = "power-cut exposure";
 const KILL: &str = "kill -9 exposure";
 /// A model that is off by more, in percent, is not used.
 pub const MOST_ERROR_PCT: f64 = 20.0;
+/// Byte rates of rows that are further apart than by this factor say nothing of what is between:
+/// a disk may be idle at one and full at the other, and a line through both is right at both.
+const WIDEST_GAP: f64 = 10.0;
 /// With fewer, a line through the others is no prediction.
 const FEWEST_ROWS: usize = 3;
 
@@ -325,8 +359,8 @@ mod tests {
     use super::*;
     use crate::capacity::tests::{ASK, recorded};
     use crate::capacity::{Basis, Standing, capacity};
-    use crate::results::{Cell, Kind};
-    use crate::results_fixture::cell;
+    use crate::results::{Cell, Kind, Level, Status};
+    use crate::results_fixture::{cell, check};
 
     /// Timed rows on a disk with 2 ms a sync and 1 ns a byte, off by `wrong` in one of them.
     fn rows(wrong: f64) -> Vec<Cell> {
@@ -344,7 +378,7 @@ mod tests {
                 c.exposure.process.age_ns.p99 = 0;
             })
         };
-        [(1, 1_000.0), (8, 20_000.0), (64, 200_000.0)].map(of).to_vec()
+        [(1, 2_000.0), (8, 20_000.0), (64, 200_000.0)].map(of).to_vec()
     }
 
     #[test]
@@ -379,6 +413,48 @@ mod tests {
         let few = capacity(&recorded(&cells[..2]), &ASK).unwrap();
         let reason = few.models[0].not_used.as_deref().unwrap();
         assert!(reason.contains("too few to hold one out"), "{reason}");
+    }
+
+    #[test]
+    fn a_model_is_not_used_where_no_row_lies_between() {
+        // 2.3, 23 and 230 MB/s: ten times each, and with 1999 messages a second more than that.
+        let mut cells = rows(1.0);
+        let model = &capacity(&recorded(&cells), &ASK).unwrap().models[0];
+        assert_eq!((&model.not_used, &model.not_used_of_kill), (&None, &None));
+        cells[0].acked_per_s = 1_999.0;
+        let model = &capacity(&recorded(&cells), &ASK).unwrap().models[0];
+        assert!(model.worst_pct().unwrap() < 1.0, "each row is predicted: {model:?}");
+        for doubt in [LossModel::Power, LossModel::Process].map(|of| model.doubt(of)) {
+            assert_eq!(doubt, Some("between 2.2 MiB/s and 22 MiB/s no row tests it"));
+        }
+        assert_ne!(capacity(&recorded(&cells), &ASK).unwrap().choices[0].standing, Standing::Keeps);
+    }
+
+    #[test]
+    fn lower_bounds_and_overload_are_neither_fitted_nor_held_out() {
+        let held = |edit: fn(&mut Cell)| {
+            let mut cells = rows(1.0);
+            let mut off = rows(3.0).swap_remove(1);
+            (off.producers, off.acked_per_s) = (16, 60_000.0);
+            edit(&mut off);
+            cells.push(off);
+            let model = capacity(&recorded(&cells), &ASK).unwrap().models[0].clone();
+            (model.held_out.len(), model.not_used)
+        };
+        let (count, reason) = held(|_| {});
+        assert!(count == 12 && reason.is_some_and(|of| of.contains("is off by")), "it counts");
+        assert_eq!(held(|c| c.status = Status::Overload), (9, None));
+        for code in ["syncs_seen", "commits_seen"] {
+            let mut cells = rows(1.0);
+            for cell in &mut cells {
+                cell.validity.push(check(code, Level::Warn, "1", "two"));
+            }
+            let model = &capacity(&recorded(&cells), &ASK).unwrap().models[0];
+            assert_eq!((model.held_out.len(), model.fixed_ns), (0, None), "{code}");
+            assert_eq!(model.interval_ns, Some(500e6));
+            let reason = model.not_used.as_deref().unwrap();
+            assert!(reason.starts_with("0 rows of different load: too few"), "{reason}");
+        }
     }
 
     /// The same of staged flush, with so many milliseconds staged under each load.

@@ -19,7 +19,9 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     lines.push(String::new());
     lines.push("The model: a sync takes a fixed time and some for each byte; its bytes are".into());
     lines.push("those of an interval; at risk is an interval and two syncs. Each row is".into());
-    lines.push("predicted from the others; off by more than 20 %, the model is not used.".into());
+    lines.push("predicted from the others; off by more than 20 %, or with nothing measured".into());
+    lines.push("between loads ten times apart, the model is not used. Rows in overload, or".into());
+    lines.push("with a lower bound for a loss, are left out.".into());
     for model in &found.models {
         lines.extend(wrapped(&fit(model), "- ", width));
     }

@@ -364,7 +364,7 @@ fn a_disk_that_is_no_hardware_stands_apart() {
 #[test]
 fn what_a_model_only_extrapolates_is_not_known() {
     // Syncs of 2 ms and 1 ns a byte, at half-second intervals: a shorter one was not measured.
-    let cells = [(1, 1e3), (8, 2e4), (64, 2e5)].map(|(producers, rate)| {
+    let cells = [(1, 2e3), (8, 2e4), (64, 2e5)].map(|(producers, rate)| {
         cell(Kind::FlushRealtime, producers, 0, |c| {
             let per_ns = rate / 1e9 * float(c.record_bytes);
             let bytes = per_ns * 502e6 / (1.0 - per_ns);
