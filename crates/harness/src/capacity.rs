@@ -134,7 +134,8 @@ pub enum Basis {
 }
 
 impl Capacity {
-    /// What to take on this disk: of what keeps it, what was measured first, then the fewest syncs.
+    /// What to take on this disk: of what keeps it, what was measured first, then the strategy with
+    /// the fewest syncs, then the kernel settings with the most room.
     pub fn chosen(&self, disk: &str) -> Option<&Choice> {
         self.of_disk(disk).find(|choice| choice.standing == Standing::Keeps)
     }
@@ -228,12 +229,21 @@ fn groups<'a>(recorded: &'a Recorded, rows: &'a [Row], sweep: Option<&Sweep>) ->
 
 fn answer(recorded: &Recorded, groups: &[Group<'_>], ask: &Ask) -> Capacity {
     let mut choices: Vec<Choice> = groups.iter().map(|group| group.choice(ask)).collect();
-    let syncs = |choice: &Choice| choice.syncs_per_s.unwrap_or(f64::INFINITY);
+    let all = choices.clone();
+    // Of one strategy under several kernel settings the most room decides: how its syncs differ
+    // then is not what they cost.
+    let syncs = |choice: &Choice| {
+        let alike = all.iter().filter(|other| {
+            (&other.disk, &other.strategy) == (&choice.disk, &choice.strategy)
+                && (other.standing, other.basis) == (choice.standing, choice.basis)
+        });
+        alike.filter_map(|other| other.syncs_per_s).fold(f64::INFINITY, f64::min)
+    };
     choices.sort_by(|a, b| {
         let order = (a.standing, a.basis).cmp(&(b.standing, b.basis));
         let room = |choice: &Choice| choice.keeps_up_to_per_s.unwrap_or(0.0);
-        let cost = syncs(a).total_cmp(&syncs(b)).then(room(b).total_cmp(&room(a)));
-        a.disk.cmp(&b.disk).then(order).then(cost)
+        let cost = syncs(a).total_cmp(&syncs(b)).then(a.strategy.cmp(&b.strategy));
+        a.disk.cmp(&b.disk).then(order).then(cost).then(room(b).total_cmp(&room(a)))
     });
     let models = groups.iter().map(|group| group.model().clone()).collect();
     Capacity { schema: SCHEMA.to_owned(), run: recorded.manifest.run.clone(), choices, models }
@@ -292,6 +302,19 @@ mod tests {
         assert_eq!((timed.standing, timed.basis), (Standing::Unknown, Basis::Unknown));
         let cheaper = found.next_cheaper(sync).unwrap();
         assert_eq!((&*cheaper.strategy, cheaper.loss_ns), ("timed", Some(2000e6)));
+    }
+
+    #[test]
+    fn of_one_strategy_the_kernel_settings_with_the_most_room_are_chosen() {
+        let mut cells = vec![
+            took(Kind::GroupCommit, 64, 120_000.0, 2, 0),
+            took(Kind::GroupCommit, 64, 66_000.0, 2, 0),
+        ];
+        (cells[1].sysctl, cells[1].fsync_per_ack) = ("small".to_owned(), 0.01);
+        let found = capacity(&recorded(&cells), &ASK).unwrap();
+        let [best, second] = &found.choices[..] else { panic!("{found:?}") };
+        assert!(second.syncs_per_s < best.syncs_per_s, "{found:?}");
+        assert_eq!(best.keeps_up_to_per_s, Some(120_000.0));
     }
 
     #[test]

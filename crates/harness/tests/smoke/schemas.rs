@@ -77,7 +77,7 @@ fn a_run_is_as_its_schemas_say() {
 }
 
 /// The run that is committed to look at.
-const REFERENCE: &str = "results/20261130T124617Z-full-4049c22c";
+const REFERENCE: &str = "results/20261130T164959Z-full-4049c22c";
 
 #[test]
 fn the_reference_run_is_as_its_schemas_say_and_can_be_read_whole() {

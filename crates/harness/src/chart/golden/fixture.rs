@@ -258,7 +258,7 @@ fn ages(longest: u64) -> Histogram<u64> {
 /// A few seconds of a cell as CSV: dirty pages rise to the cell's maximum and fall.
 fn series(cell: &Cell) -> String {
     let limit = if cell.sysctl == "small-bytes" { 256 } else { 4600 } * MIB;
-    let mut text = "t_ns,flushes,worst_append_ns,dirty_bytes,writeback_bytes,\
+    let mut text = "t_ns,wrote_bytes,flushes,worst_append_ns,dirty_bytes,writeback_bytes,\
          background_limit_bytes,limit_bytes,throttled\n"
         .to_owned();
     for nth in 1..=20_u64 {
@@ -266,7 +266,10 @@ fn series(cell: &Cell) -> String {
         let throttled = u8::from(dirty > limit / 8 * 5);
         let worst = if nth == 5 { 0 } else { 100_000 + u64::from(throttled) * 80 * MS };
         let at = nth * 100 * MS;
-        let row = format!("{at},{},{worst},{dirty},0,{},{limit},{throttled}", nth / 5, limit / 4);
+        let wrote = nth * 50 * MIB;
+        let flushes = nth / 5;
+        let row =
+            format!("{at},{wrote},{flushes},{worst},{dirty},0,{},{limit},{throttled}", limit / 4);
         text = text + &row + "\n";
     }
     text
@@ -306,7 +309,9 @@ pub(super) fn record(root: &Path, cells: &[Cell], env: &Environment) -> Recorded
         let file = format!("series/{}.csv", file_stem(cell));
         fs::write(output.path().join(file), series(cell)).unwrap();
     }
-    Recorded::new(&manifest(), env, cells, Some(output.path()))
+    // Of segments of 128 MiB.
+    let profile = include_str!("../../../../../profiles/sweeps/quick.yaml").to_owned();
+    Recorded::new(&Manifest { profile, ..manifest() }, env, cells, Some(output.path()))
 }
 
 const MIB: u64 = 1 << 20;

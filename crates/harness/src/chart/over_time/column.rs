@@ -189,16 +189,23 @@ impl Sheet {
         Ok(())
     }
 
-    /// Ticks where a sync returned, unless it did so nearly always.
+    /// Ticks where a sync returned, and where a segment was begun, unless that was nearly always.
     fn draw_ticks(&self, pen: &Pen<'_>, across: &Linear, main: &Trace) -> anyhow::Result<()> {
-        let flushed: Vec<&Moment> = main.moments.iter().filter(|moment| moment.flushed).collect();
-        if flushed.len() * 2 > main.moments.len() || flushed.len() > MOST_TICKS {
-            return Ok(());
-        }
-        for moment in flushed {
+        let few = |happened: fn(&Moment) -> bool| {
+            let found: Vec<&Moment> =
+                main.moments.iter().filter(|moment| happened(moment)).collect();
+            let many = found.len() * 2 > main.moments.len() || found.len() > MOST_TICKS;
+            if many { Vec::new() } else { found }
+        };
+        let bottom = self.upper.1;
+        for moment in few(|moment| moment.flushed) {
             let x = across.at(moment.at_s);
-            let bottom = self.upper.1;
             pen.line(&[(x, bottom + 2), (x, bottom + 8)], Dash::Solid, BLACK)?;
+        }
+        let top = self.lower.0;
+        for moment in few(|moment| moment.rolled) {
+            let x = across.at(moment.at_s);
+            pen.line(&[(x - 3, top - 7), (x, top - 2), (x + 3, top - 7)], Dash::Solid, BLACK)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::chart::choice;
 use crate::clock::float;
+use crate::profile::Sweep;
 use crate::recorded::Recorded;
 use crate::results::{Cell, Status};
 use crate::summary::Row;
@@ -41,14 +42,19 @@ pub(super) struct Moment {
     pub(super) worst_ns: f64,
     /// Whether a sync returned.
     pub(super) flushed: bool,
+    /// Whether a segment was full and the next one begun.
+    pub(super) rolled: bool,
 }
 
 impl<'a> Column<'a> {
     /// The row's blocks; `None` if none has a series.
     pub(super) fn of(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Option<Self>> {
         let mut traces = Vec::new();
+        // A profile that cannot be read any more tells of no segments.
+        let sweep = Sweep::parse("profile.yaml", &recorded.manifest.profile).ok();
+        let segment_bytes = sweep.map(|sweep| float(sweep.segment_bytes));
         for cell in choice::cells_of(recorded, row) {
-            let moments = moments(&recorded.series(cell)?);
+            let moments = moments(&recorded.series(cell)?, segment_bytes);
             if moments.iter().any(|moment| moment.dirty.is_some()) {
                 traces.push(Trace::of(cell, moments));
             }
@@ -122,17 +128,23 @@ impl Trace {
 }
 
 /// The rows by time; those without one, which nothing writes, are left out.
-fn moments(columns: &BTreeMap<String, Vec<Option<f64>>>) -> Vec<Moment> {
+fn moments(
+    columns: &BTreeMap<String, Vec<Option<f64>>>,
+    segment_bytes: Option<f64>,
+) -> Vec<Moment> {
     let value = |name: &str, nth: usize| {
         let value = columns.get(name).and_then(|column| *column.get(nth)?);
         value.filter(|value| value.is_finite() && *value >= 0.0)
     };
     let rows = columns.get("t_ns").map_or(0, Vec::len);
+    let segment = |nth| value("wrote_bytes", nth).zip(segment_bytes).map(|(at, size)| at / size);
     let mut flushes = value("flushes", 0);
+    let mut segments = segment(0).map(f64::floor);
     let mut moments = Vec::new();
     for nth in 0..rows {
         let Some(at_ns) = value("t_ns", nth) else { continue };
         let before = std::mem::replace(&mut flushes, value("flushes", nth));
+        let last = std::mem::replace(&mut segments, segment(nth).map(f64::floor));
         moments.push(Moment {
             at_s: at_ns / 1e9,
             dirty: value("dirty_bytes", nth)
@@ -142,6 +154,7 @@ fn moments(columns: &BTreeMap<String, Vec<Option<f64>>>) -> Vec<Moment> {
             throttled: value("throttled", nth).is_some_and(|throttled| throttled > 0.0),
             worst_ns: value("worst_append_ns", nth).unwrap_or(0.0),
             flushed: before < flushes,
+            rolled: last.zip(segments).is_some_and(|(last, now)| last < now),
         });
     }
     moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -159,13 +172,16 @@ mod tests {
 
     #[test]
     fn rows_become_moments() {
-        let found = moments(&columns(&[
-            ("t_ns", &[1e8, 2e8, f64::NAN]),
-            ("dirty_bytes", &[10.0, 20.0, 30.0]),
-            ("writeback_bytes", &[1.0, 2.0, 3.0]),
-            ("throttled", &[0.0, 1.0, 1.0]),
-            ("flushes", &[7.0, 8.0, 9.0]),
-        ]));
+        let found = moments(
+            &columns(&[
+                ("t_ns", &[1e8, 2e8, f64::NAN]),
+                ("dirty_bytes", &[10.0, 20.0, 30.0]),
+                ("writeback_bytes", &[1.0, 2.0, 3.0]),
+                ("throttled", &[0.0, 1.0, 1.0]),
+                ("flushes", &[7.0, 8.0, 9.0]),
+            ]),
+            None,
+        );
         let parts: Vec<_> =
             found.iter().map(|m| (m.dirty, m.throttled, m.flushed, m.limits)).collect();
         assert_eq!(parts, [(Some(11.0), false, false, None), (Some(22.0), true, true, None)]);
@@ -173,8 +189,19 @@ mod tests {
 
     #[test]
     fn what_was_not_recorded_is_unknown() {
-        let found = moments(&columns(&[("t_ns", &[1e8]), ("dirty_bytes", &[5.0])]));
+        let found = moments(&columns(&[("t_ns", &[1e8]), ("dirty_bytes", &[5.0])]), None);
         assert_eq!((found.len(), found[0].dirty, found[0].worst_ns), (1, None, 0.0));
-        assert!(moments(&BTreeMap::new()).is_empty());
+        assert!(moments(&BTreeMap::new(), None).is_empty());
+    }
+
+    #[test]
+    fn a_segment_is_begun_where_the_log_passes_the_end_of_one() {
+        let of = columns(&[
+            ("t_ns", &[1e8, 2e8, 3e8, 4e8]),
+            ("wrote_bytes", &[90.0, 99.0, 100.0, 350.0]),
+        ]);
+        let rolled = |size| moments(&of, size).iter().map(|m| m.rolled).collect::<Vec<_>>();
+        assert_eq!(rolled(Some(100.0)), [false, false, true, true]);
+        assert_eq!(rolled(None), [false; 4]);
     }
 }
