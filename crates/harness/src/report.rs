@@ -137,11 +137,13 @@ fn opening(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row])
         let said = format!("{disk}, in virtual time: the figures are those of a model.");
         out = format!("{out}<p class=\"emulated\">{}</p>\n", format::escaped(&said));
     }
-    let sentences = verdict::sentences(manifest, env, cells, rows);
+    let sentences = verdict::sentences(manifest, cells, rows);
     let item = |sentence: &String| format!("<li>{}</li>\n", format::escaped(sentence));
     out += "<div class=\"verdict\"><ul>\n";
     out.extend(sentences.iter().map(item));
-    out + "</ul></div>\n"
+    out += "</ul></div>\n<ul class=\"doubts\">\n";
+    out.extend(verdict::doubts(manifest, env, cells, rows).iter().map(item));
+    out + "</ul>\n"
 }
 
 /// `vda (ext4)`, or the directory if there is no device.

@@ -13,14 +13,9 @@ use crate::statistics::FIRM_BLOCKS;
 use crate::summary::{self, Extent, Figures, Loss, Row};
 
 /// A sentence for each kind of strategy, or for several disks two on each and one that compares
-/// them; one on how strategies compare if there are enough blocks, one on validity, one on
-/// conditions.
-pub fn sentences(
-    manifest: &Manifest,
-    env: &Environment,
-    cells: &[Cell],
-    rows: &[Row],
-) -> Vec<String> {
+/// them; one on how strategies compare if there are enough blocks, and one on what was asked, if
+/// something was.
+pub fn sentences(manifest: &Manifest, cells: &[Cell], rows: &[Row]) -> Vec<String> {
     let mut said = Vec::new();
     if cells.is_empty() {
         said.push(format!(
@@ -35,6 +30,13 @@ pub fn sentences(
     if !cells.is_empty() {
         said.extend(summary::asked_sentence(rows, manifest.slo()));
     }
+    said
+}
+
+/// What those sentences are to be read with: what is invalid, what was left out, what limits every
+/// figure.
+pub fn doubts(manifest: &Manifest, env: &Environment, cells: &[Cell], rows: &[Row]) -> Vec<String> {
+    let mut said = Vec::new();
     if !cells.is_empty() {
         said.push(on_validity(manifest, cells, rows));
     }
@@ -395,18 +397,35 @@ fn on_validity(manifest: &Manifest, cells: &[Cell], rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Gates;
+    use crate::profile::{Gates, Slo};
     use crate::results::BlockNoise;
     use crate::results_fixture::{
         cell, check, environment, example, example_of, manifest, troubled,
     };
 
     fn said(cells: &[Cell]) -> Vec<String> {
-        sentences(&manifest(), &environment(), cells, &summary::rows(cells))
+        said_of(&manifest(), cells)
+    }
+
+    /// The sentences, and then the doubts.
+    fn said_of(manifest: &Manifest, cells: &[Cell]) -> Vec<String> {
+        let rows = summary::rows(cells);
+        let mut said = sentences(manifest, cells, &rows);
+        said.extend(doubts(manifest, &environment(), cells, &rows));
+        said
     }
 
     #[test]
-    fn a_whole_run_is_told_in_five_sentences() {
+    fn a_verdict_has_five_sentences_at_most() {
+        let time = |ms| Some(std::time::Duration::from_millis(ms));
+        let slo = Some(Slo { ack_p99: time(10), power_loss_rpo: time(700) });
+        let (cells, mine) = (example_of(7), Manifest { slo, blocks: 7, ..manifest() });
+        let told = sentences(&mine, &cells, &summary::rows(&cells));
+        assert_eq!(told.len(), 5, "three strategies, how they compare, what was asked: {told:?}");
+    }
+
+    #[test]
+    fn a_whole_run_is_told_in_three_sentences_and_two_doubts() {
         let said = said(&example());
         assert_eq!(said.len(), 5);
         for (sentence, part) in said.iter().zip([
@@ -431,7 +450,7 @@ mod tests {
         let mut cells = example_of(7);
         let mut mine = manifest();
         mine.blocks = 7;
-        let told = sentences(&mine, &environment(), &cells, &summary::rows(&cells));
+        let told = said_of(&mine, &cells);
         assert!(
             told[0].contains("msg/s (95 %: ") && told[0].contains(" over 7 blocks"),
             "{told:?}"
@@ -443,7 +462,7 @@ mod tests {
         few.by_ref().for_each(|cell| cell.status = Status::Invalid);
         let rows = summary::rows(&cells);
         assert_eq!(Ranges::of(&rows), Ranges::Mixed);
-        let told = sentences(&mine, &environment(), &cells, &rows);
+        let told = said_of(&mine, &cells);
         assert!(told[1].contains("msg/s (") && !told[1].contains("95 %"), "{}", told[1]);
         assert!(told[4].contains("where fewer than 6 blocks are valid, min–max"), "{}", told[4]);
     }
@@ -474,7 +493,7 @@ mod tests {
     fn a_run_without_cells_says_so() {
         let mut manifest = manifest();
         (manifest.outcome, manifest.cells_done) = (Outcome::Interrupted, 0);
-        let said = sentences(&manifest, &environment(), &[], &[]);
+        let said = sentences(&manifest, &[], &[]);
         assert!(said[0].starts_with("No cell was finished (interrupted after 0 of 39 cells)"));
     }
 
@@ -583,7 +602,7 @@ mod tests {
         let lacks = ["disk hdd", "no /dev/fuse", "run it as root"].map(str::to_owned);
         let [what, why, how] = lacks;
         mine.left_out.push(LeftOut { what, why, how });
-        let told = sentences(&mine, &environment(), &cells, &summary::rows(&cells));
+        let told = said_of(&mine, &cells);
         let trimmed = "Left out to keep within 110 s: 3 of 7 blocks; workload a: not with 8.";
         let lacking = "Left out: disk hdd (no /dev/fuse; run it as root).";
         assert_eq!(told[4..6], [trimmed, lacking], "{told:?}");

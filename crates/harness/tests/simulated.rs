@@ -169,12 +169,13 @@ fn beside_a_disk_that_is_there_it_is_measured_once_and_no_verdict_is_on_it() {
     }
     let rows = summary::rows(&cells);
     assert!(rows.iter().any(|row| row.not_hardware.word() == Some("SIMULATED")));
-    let sentences = verdict::sentences(&finished.manifest, env, &cells, &rows);
+    let sentences = verdict::sentences(&finished.manifest, &cells, &rows);
     let rated: Vec<&String> =
         sentences.iter().filter(|said| said.contains("acknowledged")).collect();
     assert!(rated.len() >= 2, "{sentences:?}");
     assert!(rated.iter().all(|said| said.contains("host") && !said.contains("model,")));
-    let caveats = sentences.last().unwrap();
+    let doubts = verdict::doubts(&finished.manifest, env, &cells, &rows);
+    let caveats = doubts.last().unwrap();
     let said = "SIMULATED disk (model), whose figures are a model's";
     assert!(caveats.contains(said), "{caveats}");
 }
