@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use harness::rendering;
-use harness::results::Outcome;
 
 use crate::{exit, say};
 
@@ -33,9 +32,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         let place = out.unwrap_or(one);
         say::out(&format!("{}\n", place.join("report.html").display()))?;
         say!("charts   {}", place.join("plots").display());
-        let manifest = &recorded.manifest;
-        if manifest.outcome != Outcome::Complete {
-            say!("not whole: {} of {} cells", manifest.cells_done, manifest.cells_planned);
+        let (there, planned) = (recorded.cells.len(), recorded.manifest.cells_planned);
+        if there != usize::try_from(planned).unwrap_or(usize::MAX) {
+            say!("not whole: {there} of {planned} cells are there");
         }
         return Ok(exit::OK);
     }

@@ -252,8 +252,8 @@ fn answer(recorded: &Recorded, groups: &[Group<'_>], ask: &Ask) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Cell, Level, Quantiles, Status};
-    use crate::results_fixture::{cell, check, environment, manifest};
+    use crate::results::{Cell, Level, OpenLoop, Quantiles, Status};
+    use crate::results_fixture::{cell, check, environment, manifest, open_loop};
     use crate::validity::OVERLOAD;
 
     pub(super) const ASK: Ask = Ask {
@@ -315,6 +315,33 @@ mod tests {
         let [best, second] = &found.choices[..] else { panic!("{found:?}") };
         assert!(second.syncs_per_s < best.syncs_per_s, "{found:?}");
         assert_eq!(best.keeps_up_to_per_s, Some(120_000.0));
+    }
+
+    #[test]
+    fn an_open_loop_that_broke_it_refutes_a_closed_one_that_took_more() {
+        let mut cells = vec![
+            took(Kind::GroupCommit, 64, 120_000.0, 2, 0),
+            took(Kind::GroupCommit, 16, 9_900.0, 13, 0),
+        ];
+        cells[1].workload = "at-a-rate".to_owned();
+        let offered = |p99_ms: u64| {
+            let due_to_ack_ns =
+                Quantiles { count: 50_000, p99: p99_ms * 1_000_000, ..Quantiles::default() };
+            OpenLoop { offered_per_s: 10_000.0, due_to_ack_ns, ..open_loop() }
+        };
+        cells[1].open_loop = Some(offered(13));
+        let found = first(&cells, &ASK);
+        assert_eq!((found.standing, found.basis), (Standing::Breaks, Basis::Measured));
+        assert!(found.why.contains("×16") && found.why.contains("13 ms"), "{}", found.why);
+        assert_eq!(found.keeps_up_to_per_s, None);
+        // Nor is it known of less.
+        let less = Ask { rate_per_s: 5_000.0, ..ASK };
+        assert_eq!(first(&cells, &less).standing, Standing::Unknown);
+        // Where it kept it, it took what was offered, however arrivals fell.
+        cells[1].open_loop = Some(offered(3));
+        assert_eq!(first(&cells, &ASK).standing, Standing::Keeps);
+        let same = Ask { rate_per_s: 10_000.0, ..ASK };
+        assert_eq!(first(&cells[1..], &same).standing, Standing::Keeps);
     }
 
     #[test]

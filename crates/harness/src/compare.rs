@@ -166,8 +166,9 @@ pub fn compare(a: &Recorded, b: &Recorded) -> Result<Compare> {
     };
     let shared: Vec<Shared<'_>> =
         of_a.iter().filter_map(|(key, a)| Some(Shared { key, a, b: of_b.get(key)? })).collect();
+    // The raw loop and canaries tell of machines, which nobody asked.
     ensure!(
-        !shared.is_empty(),
+        !shared.iter().all(Shared::control),
         "they have no row in common: {} in A, {} in B; measure both with the same sweep",
         first_label(&of_a),
         first_label(&of_b)
@@ -441,7 +442,7 @@ pub(super) mod tests {
 
     #[test]
     fn rows_of_one_run_alone_are_named_and_the_same_run_is_refused() {
-        let a = run("a", 6, 1.0);
+        let mut a = run("a", 6, 1.0);
         let mut b = run("b", 6, 1.0);
         b.cells.retain(|cell| cell.kind != Kind::FlushRealtime);
         let found = compare(&a, &b).unwrap();
@@ -450,6 +451,11 @@ pub(super) mod tests {
         let error = compare(&a, &a).unwrap_err().to_string();
         assert!(error.contains("both are the run a"), "{error}");
         b.cells.iter_mut().for_each(|cell| cell.disk = "other".to_owned());
+        let error = compare(&a, &b).unwrap_err().to_string();
+        assert!(error.contains("no row in common"), "{error}");
+        // That both have a raw loop says nothing of a log.
+        a.cells.push(cell(Kind::Raw, 1, 0, |_| {}));
+        b.cells.push(cell(Kind::Raw, 1, 0, |_| {}));
         let error = compare(&a, &b).unwrap_err().to_string();
         assert!(error.contains("no row in common"), "{error}");
     }

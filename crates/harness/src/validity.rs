@@ -262,8 +262,8 @@ fn steal(cell: &Cell, gates: Gates) -> Option<Check> {
 /// Not wrong, but what was measured then is the kernel's dirty limit.
 fn dirty_limit(cell: &Cell) -> Option<Check> {
     let reached = cell.dirty.reached_limit.filter(|_| cell.ack_at != AckPromise::Flushed)?;
-    let level = worse_if(reached, Level::Label);
     let throttled = cell.throttled_pct.unwrap_or(0.0);
+    let level = worse_if(reached || throttled > 0.0, Level::Label);
     let value = format!("limit reached: {reached}, writers held up {throttled:.0} % of the time");
     Some(check("dirty_limit", level, value, "the kernel's dirty limit held nobody up"))
 }
@@ -481,6 +481,12 @@ mod tests {
         check_level("steal", Level::Warn, seen, |cell| cell.machine.steal_pct = Some(2.1));
         check_level("dirty_limit", Level::Label, seen, |cell| {
             cell.dirty.reached_limit = Some(true);
+        });
+        check_level("dirty_limit", Level::Pass, seen, |cell| {
+            (cell.dirty.reached_limit, cell.throttled_pct) = (Some(false), Some(0.0));
+        });
+        check_level("dirty_limit", Level::Label, seen, |cell| {
+            (cell.dirty.reached_limit, cell.throttled_pct) = (Some(false), Some(58.0));
         });
     }
 

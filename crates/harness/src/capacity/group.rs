@@ -10,7 +10,6 @@ use crate::broker_words::broker_conf;
 use crate::clock::{float, round};
 use crate::format;
 use crate::profile::{Settings, Sweep};
-use crate::summary::Loops;
 
 /// The rows of a strategy under kernel settings on a disk.
 #[derive(Clone, Debug)]
@@ -60,6 +59,7 @@ impl<'a> Group<'a> {
     fn standing(&self, ask: &Ask) -> Choice {
         let heavy = self.seen.iter().filter(|seen| seen.message_bytes() >= ask.message_bytes);
         let kept = heavy.filter(|seen| seen.broken(ask, 0.0).is_empty());
+        let kept = kept.filter(|seen| !self.is_refuted(seen, ask));
         let best = kept.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
         let mut choice = self.blank();
         choice.keeps_up_to_per_s = best.map(Seen::least_per_s);
@@ -126,11 +126,25 @@ impl<'a> Group<'a> {
         self.passes.older_ns(ask.model, self.bytes_per_s(ask), seen.bytes_per_s())
     }
 
+    /// Whether what a closed loop kept was broken by an open one of no more and no larger messages,
+    /// which hides nothing.
+    fn is_refuted(&self, kept: &Seen<'_>, ask: &Ask) -> bool {
+        let refutes = |seen: &&Seen<'_>| {
+            let is_less = seen.most_per_s() <= kept.least_per_s()
+                && seen.message_bytes() <= kept.message_bytes();
+            let is_slow = self.passes.slow(ask.model, seen.bytes_per_s()).is_some();
+            seen.is_open() && is_less && !seen.is_harder && !is_slow
+        };
+        let mut open = self.seen.iter().filter(refutes);
+        !kept.is_open() && open.any(|seen| !seen.broken(ask, 0.0).is_empty())
+    }
+
     /// By a row that took this load or more and kept what is asked.
     fn measured_to_keep(&self, choice: &Choice, ask: &Ask) -> Option<Choice> {
         let kept: Vec<&Seen<'_>> = self
             .above(ask)
             .filter(|seen| seen.broken(ask, self.older_ns(seen, ask)).is_empty())
+            .filter(|seen| !self.is_refuted(seen, ask))
             .collect();
         let best = kept.iter().max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()))?;
         let older = self.older_ns(best, ask);
@@ -157,7 +171,7 @@ impl<'a> Group<'a> {
         Choice {
             basis: Basis::Measured,
             producers: Some(seen.row.producers),
-            open_loop: Some(seen.row.loops == Loops::Open),
+            open_loop: Some(seen.is_open()),
             blocks: Some(seen.row.blocks.len()),
             ack_p99_ns: seen.ack_p99_ns(),
             loss_ns,

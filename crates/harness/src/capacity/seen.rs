@@ -7,7 +7,7 @@ use crate::clock::float;
 use crate::format;
 use crate::profile::{Pace, Sweep, Workload};
 use crate::results::{Cell, Status};
-use crate::summary::{Doubt, Relied, Row};
+use crate::summary::{Doubt, Loops, Relied, Row};
 
 /// A row with its cells.
 #[derive(Clone, Debug)]
@@ -61,12 +61,28 @@ impl<'a> Seen<'a> {
 
     /// Messages a second in the slowest block,
     pub(super) fn least_per_s(&self) -> f64 {
-        self.row.figures.map_or(0.0, |figures| figures.acked_per_s.min)
+        let acked = || self.row.figures.map_or(0.0, |figures| figures.acked_per_s.min);
+        self.offered_per_s().unwrap_or_else(acked)
     }
 
     /// and in the fastest.
     pub(super) fn most_per_s(&self) -> f64 {
-        self.row.figures.map_or(f64::INFINITY, |figures| figures.acked_per_s.max)
+        let acked = || self.row.figures.map_or(f64::INFINITY, |figures| figures.acked_per_s.max);
+        self.offered_per_s().unwrap_or_else(acked)
+    }
+
+    /// The rate of an open loop that kept up: how its arrivals fell is chance.
+    fn offered_per_s(&self) -> Option<f64> {
+        let mut each = self.cells.iter().map(|cell| Some(cell.open_loop.as_ref()?.offered_per_s));
+        let first = each.next()??;
+        let least = each.try_fold(first, |least, offered| Some(least.min(offered?)))?;
+        (!self.row.is_overloaded()).then_some(least)
+    }
+
+    /// Whether it says, of messages that come when they come, what a closed loop hides: while a
+    /// producer waits it sends nothing, so that a stall is one late message.
+    pub(super) fn is_open(&self) -> bool {
+        self.row.loops == Loops::Open
     }
 
     /// Log bytes a second in the slowest block.

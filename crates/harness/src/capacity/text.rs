@@ -10,7 +10,8 @@ use crate::table::wrapped;
 /// whatever the results contain.
 pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     let mut lines = wrapped(&asked(ask), "", width);
-    lines.extend(wrapped(&format!("run {}", found.run), "", width));
+    let run = format!("run {}; each row by its worst block", found.run);
+    lines.extend(wrapped(&run, "", width));
     for disk in found.disks() {
         lines.push(String::new());
         lines.extend(of_disk(found, disk, ask, width));

@@ -140,12 +140,12 @@ impl<'a> Shown<'a> {
 
     fn note(&self) -> String {
         format!(
-            "{}: the one with the most dirty pages. The strong line is the block whose dirty pages \
-             are in the middle; blocks are counted from 0. Dirty pages are those of the whole \
-             machine; above the middle of the two limits the kernel makes writers wait. The line \
-             across the lower part is the p99 of all appends of that block. Ticks below the upper \
-             part: syncs returned; arrows above the lower part: a segment was begun; both where \
-             they are few.{}",
+            "{}: of what flushes, the one with the most dirty pages. The strong line is the block \
+             whose dirty pages are in the middle; blocks are counted from 0. Dirty pages are those \
+             of the whole machine; above the middle of the two limits the kernel makes writers \
+             wait. The line across the lower part is the p99 of all appends of that block. Ticks \
+             below the upper part: syncs returned; arrows above the lower part: a segment was \
+             begun; both where they are few.{}",
             self.setting, self.left_out
         )
     }
