@@ -48,6 +48,7 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         "full",
         "group-commit",
         "quick",
+        "rates",
         "reader",
         "simulated",
         "sync-vs-async",
@@ -69,7 +70,7 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         ["sysctls.rocketmq-os-sh: background 50% >= limit 50%: the kernel will use half the \
           limit (25%)"]
     );
-    for name in ["disks", "files", "full", "group-commit", "reader", "sync-vs-async"] {
+    for name in ["disks", "files", "full", "group-commit", "rates", "reader", "sync-vs-async"] {
         assert_eq!(warnings[name], [""; 0], "{name}");
         assert_eq!(Sweep::load(name, &root()).unwrap().blocks, 7);
     }
