@@ -13,10 +13,11 @@ use crate::{exit, say};
 /// Say which strategy carries a load on a measured disk, and what that leaves room for
 ///
 /// Rows that were measured answer first: one that took this load or more and kept what is asked
-/// does so at this load too. Where none did, a model of the disk answers, but only if it predicts
-/// each measured row from the others within 20 %; what lies beyond the measurements is called
-/// EXTRAPOLATED, and what nothing tells is called unknown. Says too how many producers or disks it
-/// takes, and what the next cheaper choice would lose.
+/// does so at this load too, unless a row whose messages came at a rate broke it at less. Where
+/// none did, a model of the disk answers, but only if it predicts each measured row from the others
+/// within 20 %, and rows lie no more than ten times apart; what lies beyond the measurements is
+/// called EXTRAPOLATED, and what nothing tells is called unknown. Says too how many producers or
+/// disks it takes, and what the next cheaper choice would lose.
 ///
 /// A load so small that an interval does not fill the pages of a sync is bounded by the strategy's
 /// settings alone.
@@ -34,11 +35,11 @@ pub(crate) struct Arguments {
     /// Bytes of a message's body, such as 200 or 1KiB
     #[arg(long, value_name = "BYTES", value_parser = size)]
     size: u64,
-    /// The age of what a crash may take, in 99 of 100 moments, such as 0, 100ms or 1s
+    /// The age of what a crash may take, in 99 of 100 moments, such as 0, 100ms, 1s or 2min
     #[arg(long, value_name = "TIME", value_parser = time)]
     loss: f64,
     /// What 99 of 100 messages must be acknowledged within, such as 500us or 10ms
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = wait)]
     p99: Option<f64>,
     /// Which crash: that of the power, or that of the process (kill -9)
     #[arg(long, value_name = "NAME", default_value = "power")]
@@ -69,9 +70,15 @@ fn time(text: &str) -> Result<f64, String> {
     if text == "0" {
         return Ok(0.0);
     }
-    let units = [("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let units = [("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9)];
     let found = scaled(text, &units).filter(|time| (0.0..=3.6e12).contains(time));
-    found.ok_or_else(|| "a time is expected, at most an hour: 0, 500us, 100ms, 1s".to_owned())
+    found.ok_or_else(|| "a time is expected, at most an hour: 0, 500us, 100ms, 1s, 2min".to_owned())
+}
+
+/// `10ms`, in nanoseconds.
+fn wait(text: &str) -> Result<f64, String> {
+    let none = || "nothing is acknowledged in no time: 500us, 10ms".to_owned();
+    time(text).and_then(|time| if time > 0.0 { Ok(time) } else { Err(none()) })
 }
 
 /// A number with one of these units.
@@ -113,6 +120,8 @@ mod tests {
         assert_eq!((rate("800"), rate("50k"), rate("1.5M")), (Ok(800.0), Ok(50e3), Ok(1.5e6)));
         assert_eq!((size("200"), size("1KiB"), size("0")), (Ok(200), Ok(1024), Ok(0)));
         assert_eq!((time("0"), time("500us"), time("100ms")), (Ok(0.0), Ok(500e3), Ok(100e6)));
+        assert_eq!((time("2min"), wait("10ms")), (Ok(120e9), Ok(10e6)));
+        assert!(wait("0").is_err() && wait("0s").is_err() && wait("61min").is_err());
         for wrong in ["", "k", "-1", "0", "5K", "1e3", "2G", "1.2.3"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }

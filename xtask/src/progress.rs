@@ -12,7 +12,7 @@ use harness::format;
 use harness::live::Live;
 use harness::powercut;
 use harness::powercut::results::{Case, Cut, PlaceKind};
-use harness::results::{Cell, LeftOut, MeasuredDisk, Status};
+use harness::results::{Cell, Kind, LeftOut, MeasuredDisk, Status};
 use harness::run::{Plan, Watch};
 use harness::sysctl::Leftover;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -175,11 +175,13 @@ impl Watch for Progress {
                 }
             }
             None => say!(
-                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}{}{}",
+                "{done}/{planned} block {} {}: {} msg/s, ack p99 {}{}{}{}",
                 cell.block + 1,
                 cell.cell,
                 format::count(cell.acked_per_s),
                 format::duration(float(cell.ack_ns().p99)),
+                // While a producer waits it sends nothing, and a stall is one late message.
+                if cell.open_loop.is_some() { "" } else { " (service time)" },
                 at_risk(cell),
                 doubt(cell.status)
             ),
@@ -192,9 +194,11 @@ fn at_risk(cell: &Cell) -> String {
     let (age, bytes) = (cell.exposure.power.age_ns.p99, cell.exposure.power.bytes.p99);
     let bytes_in_words = |bytes| format::bytes(float(bytes));
     let takes = if bytes == 0 {
-        "nothing".to_owned()
+        "nothing if the device honours flush".to_owned()
     } else {
-        format!("{} ({})", format::duration(float(age)), bytes_in_words(bytes))
+        let never = cell.kind == Kind::None || cell.did_not_pass("syncs_seen");
+        let bound = if never { "≥" } else { "" };
+        format!("{bound}{} ({})", format::duration(float(age)), bytes_in_words(bytes))
     };
     let dirty = cell.dirty.max_bytes.map(bytes_in_words);
     let dirty = dirty.map(|most| format!(", dirty at most {most}")).unwrap_or_default();

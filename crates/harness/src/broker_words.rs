@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use crate::profile::{Io, Prealloc, Settings};
+use crate::format;
+use crate::profile::{Io, Prealloc, Settings, Sysctls};
+use crate::results::Manifest;
+use crate::sysctl::Status;
 
 /// The settings as a broker names them, ready to be pasted into its `broker.conf`, of segments with
 /// so many bytes; no line is wider than 80 columns.
@@ -53,6 +56,28 @@ pub fn broker_conf(settings: &Settings, segment_bytes: u64) -> String {
         Settings::None { .. } => words.comment("Nothing is ever flushed: a broker always does."),
     }
     words.files(settings);
+    words.lines
+}
+
+/// Under which kernel settings of this name something was measured, as comment lines for a broker's
+/// file: the settings are its machine's, and no key of a broker sets them.
+pub fn measured_under(manifest: &Manifest, sysctl: &str) -> String {
+    let mut words = Words::default();
+    let name = format::clipped(sysctl, 40);
+    let applied = manifest.sysctls.iter().find(|of| of.name == sysctl).map(|of| &of.applied);
+    match applied.filter(|applied| applied.status == Status::Applied) {
+        Some(applied) => {
+            words.comment(&format!("Measured under the kernel settings {name}:"));
+            for value in &applied.values {
+                let key = format::clipped(&value.key, 40);
+                words.comment(&format!("  {key}={}", value.found.unwrap_or(value.asked)));
+            }
+        }
+        None if sysctl == Sysctls::AS_FOUND => {
+            words.comment("Measured under the kernel settings that were found (env.json).");
+        }
+        None => words.comment(&format!("Measured under the kernel settings {name}.")),
+    }
     words.lines
 }
 
@@ -133,6 +158,9 @@ const MOST_BUFFERS: u64 = 1024;
 mod tests {
     use super::*;
     use crate::profile::{BrokerConf, Level, Sweep};
+    use crate::results::AppliedSysctls;
+    use crate::results_fixture::manifest;
+    use crate::sysctl::{Applied, Found};
 
     const SEGMENT: u64 = 256 << 20;
 
@@ -203,6 +231,28 @@ mod tests {
         assert!(text.contains("transientStorePoolSize=2\n"), "{text}");
         let never = broker_conf(&Settings::None { io: Io::Mapped }, SEGMENT);
         assert_eq!(never, "# Nothing is ever flushed: a broker always does.\n");
+    }
+
+    #[test]
+    fn the_kernel_settings_are_named_with_their_values() {
+        let value = |key: &str, asked, found| Found { key: key.to_owned(), asked, found };
+        let applied = Applied {
+            status: Status::Applied,
+            reason: None,
+            values: vec![value("vm.dirty_ratio", 10, Some(11)), value("\u{1b}[m\n", 5, None)],
+            warnings: Vec::new(),
+        };
+        let mut run = manifest();
+        run.sysctls.push(AppliedSysctls { name: "small".to_owned(), applied });
+        let told = measured_under(&run, "small");
+        assert!(told.starts_with("# Measured under the kernel settings small:\n"), "{told}");
+        assert!(told.contains("#   vm.dirty_ratio=11\n"), "{told}");
+        assert_eq!((told.lines().count(), told.contains('\u{1b}')), (3, false), "{told}");
+        assert!(measured_under(&run, "as-found").contains("that were found"));
+        run.sysctls[0].applied.status = Status::NotApplied;
+        assert_eq!(measured_under(&run, "small"), "# Measured under the kernel settings small.\n");
+        let read = BrokerConf::parse("broker.conf", &told).unwrap();
+        assert!(read.notes.is_empty(), "comments alone");
     }
 
     #[test]

@@ -11,11 +11,13 @@ mod passes;
 mod seen;
 mod text;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use self::group::Group;
-pub use self::model::{HeldOut, MOST_ERROR_PCT, Model, Predicted};
+pub use self::model::{HeldOut, MOST_ERROR_PCT, Model, Predicted, WIDEST_GAP};
 use self::seen::Seen;
 pub use self::text::text;
 use crate::chart::LossModel;
@@ -94,14 +96,15 @@ pub struct Choice {
     pub page_cache_absorbed: bool,
     /// To acknowledgement, 99 of 100 messages, in the worst block.
     pub ack_p99_ns: Option<f64>,
-    /// Age of what the crash takes, in the worst block.
+    /// Age of what the crash takes: in the worst block where a row answers, of a bound the bound,
+    /// of a model what it predicts; `null` if nothing tells.
     pub loss_ns: Option<f64>,
     /// Log bytes that it takes, about: those of the asked load that are so old at most.
     pub loss_bytes: Option<f64>,
     /// Syncs a second, which is what the strategy costs the disk.
     pub syncs_per_s: Option<f64>,
-    /// Its settings, with this interval, as lines of a broker's `broker.conf`; `null` if the
-    /// profile is not known.
+    /// Its settings, with this interval, as lines of a broker's `broker.conf`, with the kernel
+    /// settings they were measured under as comments; `null` if the profile is not known.
     pub broker_conf: Option<String>,
 }
 
@@ -196,7 +199,7 @@ pub fn capacity(recorded: &Recorded, ask: &Ask) -> Result<Capacity> {
 pub fn capacities(recorded: &Recorded, asks: &[Ask]) -> Result<Vec<Capacity>> {
     let rows = summary::rows(&recorded.cells);
     // Only the profile tells of bursts and pages; one that is not read any more tells nothing.
-    let sweep = Sweep::parse("profile.yaml", &recorded.manifest.profile).ok();
+    let sweep = recorded.manifest.sweep();
     let groups = groups(recorded, &rows, sweep.as_ref());
     ensure!(
         !groups.is_empty(),
@@ -222,29 +225,30 @@ fn groups<'a>(recorded: &'a Recorded, rows: &'a [Row], sweep: Option<&Sweep>) ->
     let is_real = |row: &Row| summary::real(rows).any(|real| std::ptr::eq(real, row));
     let group = |seen: Vec<Seen<'a>>| {
         let decides = is_real(seen[0].row);
-        Group::of(seen, decides, sweep)
+        Group::of(seen, decides, sweep, &recorded.manifest)
     };
     found.into_iter().map(group).collect()
 }
 
 fn answer(recorded: &Recorded, groups: &[Group<'_>], ask: &Ask) -> Capacity {
-    let mut choices: Vec<Choice> = groups.iter().map(|group| group.choice(ask)).collect();
-    let all = choices.clone();
+    let choices: Vec<Choice> = groups.iter().map(|group| group.choice(ask)).collect();
     // Of one strategy under several kernel settings the most room decides: how its syncs differ
     // then is not what they cost.
-    let syncs = |choice: &Choice| {
-        let alike = all.iter().filter(|other| {
-            (&other.disk, &other.strategy) == (&choice.disk, &choice.strategy)
-                && (other.standing, other.basis) == (choice.standing, choice.basis)
-        });
-        alike.filter_map(|other| other.syncs_per_s).fold(f64::INFINITY, f64::min)
-    };
-    choices.sort_by(|a, b| {
+    let alike = |of: &Choice| (of.disk.clone(), of.strategy.clone(), of.standing, of.basis);
+    let mut fewest: BTreeMap<_, f64> = BTreeMap::new();
+    for choice in &choices {
+        let least = fewest.entry(alike(choice)).or_insert(f64::INFINITY);
+        *least = least.min(choice.syncs_per_s.unwrap_or(f64::INFINITY));
+    }
+    let mut choices: Vec<(f64, Choice)> =
+        choices.into_iter().map(|choice| (fewest[&alike(&choice)], choice)).collect();
+    choices.sort_by(|(syncs_a, a), (syncs_b, b)| {
         let order = (a.standing, a.basis).cmp(&(b.standing, b.basis));
         let room = |choice: &Choice| choice.keeps_up_to_per_s.unwrap_or(0.0);
-        let cost = syncs(a).total_cmp(&syncs(b)).then(a.strategy.cmp(&b.strategy));
+        let cost = syncs_a.total_cmp(syncs_b).then(a.strategy.cmp(&b.strategy));
         a.disk.cmp(&b.disk).then(order).then(cost).then(room(b).total_cmp(&room(a)))
     });
+    let choices = choices.into_iter().map(|(_, choice)| choice).collect();
     let models = groups.iter().map(|group| group.model().clone()).collect();
     Capacity { schema: SCHEMA.to_owned(), run: recorded.manifest.run.clone(), choices, models }
 }
@@ -489,6 +493,14 @@ mod tests {
         assert_eq!((bounded.standing, bounded.basis), (Standing::Keeps, Basis::Bounded));
         assert_eq!((bounded.loss_ns, bounded.ack_p99_ns), (Some(10.6e9), Some(1e6)));
         assert!(bounded.syncs_per_s.unwrap() < 2.0, "{bounded:?}");
+        // An open loop that broke the rest of it refutes what a closed one took.
+        let mut open = took(Kind::FlushRealtime, 16, 20.0, 13, 600);
+        (open.workload, open.flush_ns.max) = ("at-a-rate".to_owned(), 50_000_000);
+        let due_to_ack_ns = Quantiles { count: 500, p99: 13_000_000, ..Quantiles::default() };
+        open.open_loop = Some(OpenLoop { offered_per_s: 20.0, due_to_ack_ns, ..open_loop() });
+        let ask = Ask { rate_per_s: 28.4, loss_ns: 11e9, ..ASK };
+        let refuted = first(&[cells[0].clone(), open], &ask);
+        assert_eq!((refuted.standing, refuted.loss_ns), (Standing::Unknown, Some(10.6e9)));
         // To kill -9 they are in the page cache.
         let kill = Ask { rate_per_s: 1.0, loss_ns: 0.0, model: LossModel::Process, ..ASK };
         assert_eq!(first(&cells, &kill).basis, Basis::Measured);

@@ -19,7 +19,7 @@ use self::evidence::{Events, Evidence};
 use self::watch::watch;
 use crate::clock::{now, wall_ms};
 use crate::live::Live;
-use crate::load::{Bodies, Load, Offered, Produced, Reader, Shape};
+use crate::load::{Bodies, Disturbance, Load, Offered, Produced, Shape};
 use crate::profile::{Gates, MessageBytes, Pace, Settings, Share, Strategy, Workload};
 use crate::recorder::Recorder;
 use crate::results::{AckPromise, Cell, Check};
@@ -104,8 +104,9 @@ pub fn measure(
         return simulated::measure(setting, disk, place, strategy, workload);
     }
     let root = setting.directory.join(format!("cell-{}-{}", place.block, place.position));
-    let reader =
-        workload.reader.then(|| Reader::create(setting.directory, setting.seed)).transpose()?;
+    let lasts = setting.warmup + setting.measure;
+    let Setting { directory, segment_bytes, seed, .. } = *setting;
+    let disturbance = Disturbance::create(workload, directory, segment_bytes, lasts, seed)?;
     let recorder = Arc::new(Recorder::default());
     let observer = Arc::clone(&recorder);
     let started_at_ms = wall_ms();
@@ -119,20 +120,16 @@ pub fn measure(
     if strategy::promise(&settings) != AckPromise::Flushed {
         recorder.count_by(load.counter());
     }
-    let (window, produced, read) = thread::scope(|scope| {
-        let reading = reader.as_ref().map(|reader| scope.spawn(|| reader.run()));
+    let (window, produced, disturbed) = thread::scope(|scope| {
+        let disturbing = disturbance.start(scope);
         let producers = load.start(scope, &log);
-        let window = watch(setting, &load, &log, &recorder, &settings);
+        let window = watch(setting, &load, &log, &recorder, &settings, &disturbance);
         load.stop(window.as_ref().map_or_else(now, |window| window.end));
         let produced: Vec<Produced> = producers
             .into_iter()
             .map(|thread| thread.join().expect("producers catch errors"))
             .collect();
-        if let Some(reader) = &reader {
-            reader.stop();
-        }
-        let read = reading.map(|thread| thread.join().expect("a reader catches errors"));
-        (window, produced, read)
+        (window, produced, disturbance.stop(disturbing))
     });
     // The rest need not become durable: the log is removed.
     log.abandon();
@@ -143,7 +140,7 @@ pub fn measure(
         return Err(anyhow!("strategy {}: {failed}", strategy.name));
     }
     removed?;
-    read.transpose().context("the disturbing reader")?;
+    disturbed?;
     let Some(window) = window else { return Ok(None) };
     let record_bytes = mean_record_bytes(&workload.message_bytes)?;
     let events = Events { commits: recorder.commits(), flushes: recorder.flushes() };

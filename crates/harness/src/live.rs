@@ -69,6 +69,8 @@ pub struct AtRisk {
     pub bytes: u64,
     /// How old the oldest of them is, to a tenth of a second.
     pub age: Duration,
+    /// It is older than what was watched: its age is a lower bound.
+    pub at_least: bool,
 }
 
 impl Live {
@@ -141,9 +143,9 @@ impl AtRisk {
         if bytes == 0 {
             return Self::default();
         }
-        let safe = rows.iter().rev().find(|row| wrote(row) <= mark).or(rows.first());
-        let age = safe.map_or(0, |row| last.at.since(row.at).get());
-        Self { bytes, age: Duration::from_nanos(age) }
+        let safe = rows.iter().rev().find(|row| wrote(row) <= mark);
+        let age = safe.or(rows.first()).map_or(0, |row| last.at.since(row.at).get());
+        Self { bytes, age: Duration::from_nanos(age), at_least: safe.is_none() }
     }
 }
 
@@ -156,13 +158,14 @@ mod tests {
 
     use super::*;
 
-    /// A row each 100 ms: a thousand messages of a kilobyte more in each, the flush three behind.
+    /// A row each 100 ms: a thousand messages of a kilobyte more in each of the last ten, half as
+    /// many before; the flush three behind.
     fn rows(count: u64) -> Vec<Row> {
         let at = |row: u64| LogOffset::new(row * 1_000_000);
         (1..=count)
             .map(|row| Row {
                 at: Nanos::from_millis(100 * row),
-                acked: row * 1000,
+                acked: row * 500 + row.saturating_sub(count.saturating_sub(10)) * 500,
                 marks: Watermarks::new(
                     at(row),
                     at(row.saturating_sub(1)),
@@ -172,6 +175,7 @@ mod tests {
                 worst_append: Nanos::new(1000 * (count - row)),
                 pages: None,
                 tail: None,
+                deleted: 0,
             })
             .collect()
     }
@@ -191,8 +195,9 @@ mod tests {
         assert!((seen.acked_per_s - 10_000.0).abs() < 1e-6, "{seen:?}");
         assert_eq!(seen.worst_append, Nanos::new(9000), "that of the last ten rows");
         let hundreds = |count: u64| Duration::from_millis(100 * count);
-        assert_eq!(seen.process, AtRisk { bytes: 1_000_000, age: hundreds(1) });
-        assert_eq!(seen.power, AtRisk { bytes: 3_000_000, age: hundreds(3) });
+        let at_risk = |bytes, age| AtRisk { bytes, age, at_least: false };
+        assert_eq!(seen.process, at_risk(1_000_000, hundreds(1)));
+        assert_eq!(seen.power, at_risk(3_000_000, hundreds(3)));
         live.enter(Phase::Resting, Duration::ZERO);
         let moment = live.moment();
         assert_eq!((moment.cell.as_str(), moment.seen), ("block 1, sync", None));
@@ -209,6 +214,6 @@ mod tests {
         let mut rows = rows(4);
         rows.remove(0);
         let seen = Seen::of(&rows, AckPromise::Committed).unwrap();
-        assert_eq!(seen.power.age, Duration::from_millis(200), "at least");
+        assert_eq!((seen.power.age, seen.power.at_least), (Duration::from_millis(200), true));
     }
 }

@@ -2,6 +2,9 @@
 //! on their way; or sends when messages are due, whatever became of those before.
 
 mod bodies;
+mod cleaner;
+mod disturbance;
+mod old;
 mod progress;
 mod reader;
 mod schedule;
@@ -21,9 +24,9 @@ use store_core::{LogOffset, Message, Nanos, QueueId, TimestampMs, Wait};
 use store_os::{AckError, AppendError, Log, Queue, Ticket};
 
 pub use self::bodies::Bodies;
+pub use self::disturbance::{Disturbance, Disturbing};
 pub use self::progress::Acknowledged;
 use self::progress::{Shown, total};
-pub use self::reader::{READ_BYTES, Reader};
 pub use self::schedule::{Offered, Schedule};
 use crate::clock::{nanos, now, wall_ms};
 use crate::distribution::times;

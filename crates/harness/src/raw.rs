@@ -167,6 +167,7 @@ impl Raw {
             producers: 1,
             window: 1,
             reader: false,
+            deletes_every_ms: None,
             message_bytes: workload.message_bytes.mean(),
             record_bytes,
             emulated: setting.emulated,

@@ -49,7 +49,7 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
         if let Some(stalls) = tables::stalls(cells) {
             page += &section("Stalls", &stalls);
         }
-        if let Some(words) = rocketmq::section(&manifest.profile, &rows, cells) {
+        if let Some(words) = rocketmq::section(manifest, &rows, cells) {
             page += &section("In RocketMQ's words", &words);
         }
         let compared = comparison::comparisons(cells, manifest.gates());

@@ -55,6 +55,9 @@ pub struct Cell {
     /// Whether a reader of old bytes disturbed.
     #[serde(default)]
     pub reader: bool,
+    /// How often an old file as large as a segment was deleted beside the log; `null` for never.
+    #[serde(default)]
+    pub deletes_every_ms: Option<u64>,
     /// Bytes of a message's body, of mixed sizes the mean.
     pub message_bytes: u64,
     /// Bytes of a record in the log, of mixed sizes the mean.

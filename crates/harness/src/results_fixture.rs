@@ -58,6 +58,7 @@ fn plain(kind: Kind, producers: u32, block: u32) -> Cell {
         producers,
         window: 1,
         reader: false,
+        deletes_every_ms: None,
         message_bytes: 1024,
         record_bytes: 1152,
         emulated: false,
@@ -457,6 +458,7 @@ const LATER: &[(&str, &[&str])] = &[
         &[
             "window",
             "reader",
+            "deletes_every_ms",
             "simulated",
             "append_ns",
             "open_loop",

@@ -1,5 +1,6 @@
 //! What a cell looked like over time, ten rows a second, and what its flushes were.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use store_core::{Nanos, Watermarks};
@@ -27,6 +28,8 @@ pub struct Row {
     pub pages: Option<Pages>,
     /// What the page cache holds of the log's last 16 MiB; `None` before Linux 6.5.
     pub tail: Option<PageCache>,
+    /// Old files that were deleted beside the log, since the cell began.
+    pub deleted: u64,
 }
 
 impl Row {
@@ -40,7 +43,7 @@ impl Row {
 pub fn csv(rows: &[Row]) -> String {
     let mut text = HEADER.to_owned();
     for row in rows {
-        let Row { at, acked, marks, flushes, worst_append, .. } = row;
+        let Row { at, acked, marks, flushes, worst_append, deleted, .. } = row;
         let [wrote, committed, flushed] =
             [marks.wrote(), marks.committed(), marks.flushed()].map(store_core::LogOffset::get);
         let pages = row.pages.map_or_else(
@@ -58,7 +61,9 @@ pub fn csv(rows: &[Row]) -> String {
         let (at, worst) = (at.get(), worst_append.get());
         let throttled = u8::from(row.is_throttled());
         let marks = format!("{wrote},{committed},{flushed}");
-        let _ = writeln!(text, "{at},{acked},{marks},{flushes},{worst},{pages},{throttled},{tail}");
+        let marks = format!("{marks},{flushes}");
+        let kernel = format!("{pages},{throttled},{tail}");
+        let _ = writeln!(text, "{at},{acked},{marks},{worst},{kernel},{deleted}");
     }
     text
 }
@@ -87,7 +92,7 @@ pub fn evenly<T>(items: &[T], most: usize) -> Vec<&T> {
     (0..kept).map(|nth| &items[nth * items.len() / kept]).collect()
 }
 
-/// The rows in which an append took longer than [`STALL`].
+/// The rows in which an append took longer than [`STALL`], in order; of too many the longest.
 pub fn stalls(rows: &[Row]) -> Vec<Stall> {
     let stall = |row: &Row| Stall {
         at_ns: row.at.get(),
@@ -95,7 +100,11 @@ pub fn stalls(rows: &[Row]) -> Vec<Stall> {
         dirty_bytes: row.pages.map(|pages| pages.at_risk_bytes()),
         throttled: row.pages.map(|_| row.is_throttled()),
     };
-    rows.iter().filter(|row| STALL <= row.worst_append).take(MOST_STALLS).map(stall).collect()
+    let mut long: Vec<&Row> = rows.iter().filter(|row| STALL <= row.worst_append).collect();
+    long.sort_by_key(|row| (Reverse(row.worst_append), row.at));
+    long.truncate(MOST_STALLS);
+    long.sort_by_key(|row| row.at);
+    long.into_iter().map(stall).collect()
 }
 
 /// How much of the time the kernel made writers wait, in percent; `None` if nothing tells.
@@ -133,11 +142,11 @@ pub fn steadiness(rows: &[Row]) -> Option<Steadiness> {
 pub const STALL: Nanos = Nanos::from_millis(50);
 /// A window of fewer than two tenths of a second would show the rows, not the rate.
 const FEWEST_ROWS: usize = 2 * WINDOWS + 1;
-/// More are in the rows.
+/// Shorter ones are in the rows.
 const MOST_STALLS: usize = 100;
 const HEADER: &str = "t_ns,acked,wrote_bytes,committed_bytes,flushed_bytes,flushes,\
     worst_append_ns,dirty_bytes,writeback_bytes,background_limit_bytes,limit_bytes,throttled,\
-    tail_cached_bytes,tail_dirty_bytes,tail_writeback_bytes\n";
+    tail_cached_bytes,tail_dirty_bytes,tail_writeback_bytes,deleted_files\n";
 
 #[cfg(test)]
 mod tests {
@@ -159,6 +168,7 @@ mod tests {
                 limit_bytes: 200 << 20,
             }),
             tail: None,
+            deleted: 0,
         }
     }
 
@@ -167,15 +177,15 @@ mod tests {
         let mut rows = vec![row(100, 1, 20), row(200, 60, 160)];
         rows[0].pages = None;
         let tail = PageCache { cached_bytes: 9, dirty_bytes: 5, writeback_bytes: 3 };
-        rows[1].tail = Some(tail);
+        (rows[1].tail, rows[1].deleted) = (Some(tail), 7);
         let text = csv(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines.iter().all(|line| line.split(',').count() == 15), "{text}");
-        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,,,,,0,,,");
+        assert!(lines.iter().all(|line| line.split(',').count() == 16), "{text}");
+        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,,,,,0,,,,0");
         assert_eq!(
             lines[2],
-            "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1,9,5,3"
+            "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1,9,5,3,7"
         );
     }
 
@@ -209,6 +219,18 @@ mod tests {
             stalls.iter().map(|stall| (stall.at_ns / 1_000_000, stall.throttled)).collect();
         assert_eq!(told, [(200, Some(true)), (300, Some(false))]);
         assert_eq!(stalls[1].took_ns, 400_000_000);
+    }
+
+    #[test]
+    fn of_too_many_stalls_the_longest_are_kept_in_their_order() {
+        let rows: Vec<Row> = (0..150).map(|nth| row(100 * nth, 50 + nth, 10)).collect();
+        let took =
+            |stalls: &[Stall]| stalls.iter().map(|stall| stall.took_ns / 1_000_000).collect();
+        let kept: Vec<u64> = took(&stalls(&rows));
+        assert_eq!(kept, (100..200).collect::<Vec<u64>>());
+        let backwards: Vec<Row> = (0..150).map(|nth| row(100 * nth, 199 - nth, 10)).collect();
+        let kept: Vec<u64> = took(&stalls(&backwards));
+        assert_eq!(kept, (100..200).rev().collect::<Vec<u64>>());
     }
 
     fn acked(at_ms: u64, acked: u64) -> Row {

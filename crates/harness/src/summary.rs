@@ -158,8 +158,8 @@ pub struct Row {
     pub setting: String,
     /// What its disk was, if not hardware.
     pub not_hardware: NotHardware,
-    /// Whether in some cell more than one in a hundred messages passed its deadline.
-    pub is_too_often_late: bool,
+    /// What its valid cells say of themselves that keeps figures from being relied on.
+    pub doubts: Vec<Doubt>,
     /// How messages came.
     pub loops: Loops,
     /// The figures of the cells that count; `None` if all are invalid.
@@ -196,6 +196,11 @@ impl Row {
             && self.workload == cell.workload
             && self.disk == cell.disk
             && self.sysctl == cell.sysctl
+    }
+
+    /// Whether the row's figures are of this cell among others: one of its own that is valid.
+    pub fn counts(&self, cell: &Cell) -> bool {
+        self.has(cell) && cell.status != Status::Invalid
     }
 
     /// `sync ×64`, with the setting where it matters.
@@ -359,7 +364,7 @@ fn row(group: &[&Cell], all: &[Cell], varies: [bool; 3]) -> Row {
             .iter()
             .map(|cell| cell.not_hardware())
             .fold(NotHardware::default(), NotHardware::or),
-        is_too_often_late: group.iter().any(|cell| cell.is_too_often_late()),
+        doubts: relied::doubts(&valid),
         loops: Loops::of_cell(first),
         figures: figures(&valid, all),
         refused: figures(&invalid, all),

@@ -169,7 +169,7 @@ fn flushes_reach_device(cell: &Cell, volatile_cache: bool) -> Option<Check> {
     let level = worse_if(ratio < 0.5, Level::Warn);
     let rule =
         "at least one flush request to the device per two syncs, where it has a volatile cache";
-    Some(check("flush_requests", level, format!("{ratio:.2} per sync"), rule))
+    Some(check(FLUSH_REQUESTS, level, format!("{ratio:.2} per sync"), rule))
 }
 
 /// Between two syncs exposure grows to its peak; a window without a whole such time has not seen
@@ -264,7 +264,7 @@ fn dirty_limit(cell: &Cell) -> Option<Check> {
     let reached = cell.dirty.reached_limit.filter(|_| cell.ack_at != AckPromise::Flushed)?;
     let throttled = cell.throttled_pct.unwrap_or(0.0);
     let level = worse_if(reached || throttled > 0.0, Level::Label);
-    let value = format!("limit reached: {reached}, writers held up {throttled:.0} % of the time");
+    let value = format!("limit reached: {reached}, writers held up {throttled:.1} % of the time");
     Some(check("dirty_limit", level, value, "the kernel's dirty limit held nobody up"))
 }
 
@@ -301,6 +301,8 @@ fn ended(cell: &Cell) -> Check {
 
 /// The code of the check that makes a cell an overload.
 pub(crate) const OVERLOAD: &str = "overload";
+/// The check of whether syncs reach the device.
+pub(crate) const FLUSH_REQUESTS: &str = "flush_requests";
 const MOST_LAG_NS: u64 = 1_000_000;
 /// What producers may spend on themselves, and from when on a disk is what they wait for.
 const MOST_OWN_PCT: f64 = 20.0;

@@ -45,11 +45,12 @@ pub(crate) fn lines(moment: &Moment, columns: usize) -> [String; LINES] {
     lines.map(|line| format::clipped(&line, columns))
 }
 
-fn risk(AtRisk { bytes, age }: &AtRisk) -> String {
+fn risk(AtRisk { bytes, age, at_least }: &AtRisk) -> String {
     if *bytes == 0 {
         return "nothing".to_owned();
     }
-    format!("{:.1} s, {}", age.as_secs_f64(), format::bytes(float(*bytes)))
+    let bound = if *at_least { "≥" } else { "" };
+    format!("{bound}{:.1} s, {}", age.as_secs_f64(), format::bytes(float(*bytes)))
 }
 
 #[cfg(test)]
@@ -64,7 +65,7 @@ mod tests {
     fn moment() -> Moment {
         let live = Live::default();
         live.begin("block 1, timed ×8 closed-1k".to_owned());
-        let at = |bytes, ms| AtRisk { bytes, age: Duration::from_millis(ms) };
+        let at = |bytes, ms| AtRisk { bytes, age: Duration::from_millis(ms), at_least: false };
         let mut moment = live.moment();
         moment.phase = Phase::Measuring;
         moment.passed = Duration::from_millis(3210);
@@ -93,6 +94,9 @@ mod tests {
             "  dirty    812 MiB of 2.0 GiB (writers wait from 1.5 GiB), 12 MiB being written",
         ];
         assert_eq!(lines(&moment(), 80), expected);
+        let mut young = moment();
+        young.seen.as_mut().unwrap().power.at_least = true;
+        assert!(lines(&young, 80)[2].ends_with("power cut: ≥2.5 s, 844 MiB"));
         let mut resting = moment();
         (resting.phase, resting.planned, resting.seen) = (Phase::Resting, Duration::ZERO, None);
         let resting = lines(&resting, 80);

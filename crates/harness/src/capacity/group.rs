@@ -6,10 +6,11 @@ use super::model::Model;
 use super::passes::{Passes, Slow};
 use super::seen::Seen;
 use super::{Ask, Basis, Choice, Standing};
-use crate::broker_words::broker_conf;
+use crate::broker_words::{broker_conf, measured_under};
 use crate::clock::{float, round};
 use crate::format;
 use crate::profile::{Settings, Sweep};
+use crate::results::Manifest;
 
 /// The rows of a strategy under kernel settings on a disk.
 #[derive(Clone, Debug)]
@@ -19,21 +20,29 @@ pub(super) struct Group<'a> {
     passes: Passes,
     /// The strategy's settings and the bytes of a segment, if the profile tells.
     settings: Option<(Settings, u64)>,
+    /// Under which kernel settings it was measured, as comment lines.
+    kernel: String,
     /// Whether its disk is real hardware, or none is.
     decides: bool,
 }
 
 impl<'a> Group<'a> {
     /// Of these rows, with what the profile says of their strategy.
-    pub(super) fn of(seen: Vec<Seen<'a>>, decides: bool, sweep: Option<&Sweep>) -> Self {
+    pub(super) fn of(
+        seen: Vec<Seen<'a>>,
+        decides: bool,
+        sweep: Option<&Sweep>,
+        manifest: &Manifest,
+    ) -> Self {
         let row = seen[0].row;
+        let kernel = measured_under(manifest, &row.sysctl);
         let settings = sweep.and_then(|sweep| {
             let strategy = sweep.strategies.iter().find(|of| of.name == row.strategy)?;
             Some((strategy.settings, sweep.segment_bytes))
         });
         let of_kind = settings.as_ref().map(|(settings, _)| settings);
         let passes = Passes::of(row.kind, of_kind, seen[0].interval_ns());
-        Self { model: Model::of(&seen), passes, settings, decides, seen }
+        Self { model: Model::of(&seen), passes, settings, kernel, decides, seen }
     }
 
     /// The model of its syncs.
@@ -49,7 +58,7 @@ impl<'a> Group<'a> {
                 Some(interval) => with_interval(settings, Duration::from_nanos(round(interval))),
                 None => settings,
             };
-            broker_conf(&settings, segment_bytes)
+            self.kernel.clone() + &broker_conf(&settings, segment_bytes)
         });
         Choice { broker_conf, ..choice }
     }
@@ -59,7 +68,7 @@ impl<'a> Group<'a> {
     fn standing(&self, ask: &Ask) -> Choice {
         let heavy = self.seen.iter().filter(|seen| seen.message_bytes() >= ask.message_bytes);
         let kept = heavy.filter(|seen| seen.broken(ask, 0.0).is_empty());
-        let kept = kept.filter(|seen| !self.is_refuted(seen, ask));
+        let kept = kept.filter(|seen| !self.is_refuted(seen, |open| self.breaks(open, ask)));
         let best = kept.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
         let mut choice = self.blank();
         choice.keeps_up_to_per_s = best.map(Seen::least_per_s);
@@ -73,13 +82,8 @@ impl<'a> Group<'a> {
         if let Some(modelled) = self.by_model(&choice, ask) {
             return modelled;
         }
-        // What was broken by less, and not by a rate that it could not reach. Of a row that is slow
-        // itself the pages told, and a faster load fills them.
-        let light = self.seen.iter().filter(|seen| {
-            let is_slow = self.passes.slow(ask.model, seen.bytes_per_s()).is_some();
-            seen.is_below(ask) && !is_slow
-        });
-        let broke = light.map(|seen| (seen, seen.broken(ask, self.older_ns(seen, ask))));
+        // What was broken by less, and not by a rate that it could not reach.
+        let broke = self.below(ask).map(|seen| (seen, seen.broken(ask, self.older_ns(seen, ask))));
         if let Some((seen, broken)) = broke.into_iter().find(|(_, of)| !of.is_empty()) {
             let why = format!("at {} already, {}", seen.row.label(), broken.join(" and "));
             return Choice { standing: Standing::Breaks, why, ..self.measured(choice, seen, ask) };
@@ -126,17 +130,29 @@ impl<'a> Group<'a> {
         self.passes.older_ns(ask.model, self.bytes_per_s(ask), seen.bytes_per_s())
     }
 
-    /// Whether what a closed loop kept was broken by an open one of no more and no larger messages,
-    /// which hides nothing.
-    fn is_refuted(&self, kept: &Seen<'_>, ask: &Ask) -> bool {
-        let refutes = |seen: &&Seen<'_>| {
-            let is_less = seen.most_per_s() <= kept.least_per_s()
-                && seen.message_bytes() <= kept.message_bytes();
-            let is_slow = self.passes.slow(ask.model, seen.bytes_per_s()).is_some();
-            seen.is_open() && is_less && !seen.is_harder && !is_slow
+    /// Whether what a closed loop kept is broken, as `breaks` says, by an open one of no more and
+    /// no larger messages, which hides nothing.
+    fn is_refuted(&self, kept: &Seen<'_>, breaks: impl Fn(&Seen<'_>) -> bool) -> bool {
+        let is_less = |seen: &&Seen<'_>| {
+            seen.most_per_s() <= kept.least_per_s() && seen.message_bytes() <= kept.message_bytes()
         };
-        let mut open = self.seen.iter().filter(refutes);
-        !kept.is_open() && open.any(|seen| !seen.broken(ask, 0.0).is_empty())
+        let mut open = self.seen.iter().filter(|seen| seen.is_open() && !seen.is_harder);
+        !kept.is_open() && open.any(|seen| is_less(&seen) && breaks(seen))
+    }
+
+    /// Whether the row broke what is asked, and by its load: of one that is slow the pages told,
+    /// and a faster load fills them.
+    fn breaks(&self, seen: &Seen<'_>, ask: &Ask) -> bool {
+        !self.is_slow(seen, ask) && !seen.broken(ask, 0.0).is_empty()
+    }
+
+    fn is_slow(&self, seen: &Seen<'_>, ask: &Ask) -> bool {
+        self.passes.slow(ask.model, seen.bytes_per_s()).is_some()
+    }
+
+    /// The rows of no more load than this, and of what they broke whatever is true of more.
+    fn below(&self, ask: &Ask) -> impl Iterator<Item = &Seen<'a>> {
+        self.seen.iter().filter(|seen| seen.is_below(ask) && !self.is_slow(seen, ask))
     }
 
     /// By a row that took this load or more and kept what is asked.
@@ -144,7 +160,7 @@ impl<'a> Group<'a> {
         let kept: Vec<&Seen<'_>> = self
             .above(ask)
             .filter(|seen| seen.broken(ask, self.older_ns(seen, ask)).is_empty())
-            .filter(|seen| !self.is_refuted(seen, ask))
+            .filter(|seen| !self.is_refuted(seen, |open| self.breaks(open, ask)))
             .collect();
         let best = kept.iter().max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()))?;
         let older = self.older_ns(best, ask);
@@ -195,7 +211,8 @@ impl<'a> Group<'a> {
             format::duration(slow.thorough_ns),
             format::duration(loss)
         );
-        let took = self.above(ask).filter(|seen| seen.broken_but_loss(ask).is_none());
+        let is_late = |seen: &Seen<'_>| seen.broken_but_loss(ask).is_some();
+        let took = self.above(ask).filter(|seen| !is_late(seen) && !self.is_refuted(seen, is_late));
         let best = took.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
         let found = match best {
             Some(seen) if loss <= ask.loss_ns => Choice {
@@ -212,7 +229,8 @@ impl<'a> Group<'a> {
 
     /// By the model, at the interval as it is or a shorter one that keeps the loss; `None` if the
     /// model has no answer. Acknowledgements do not wait for these syncs, so their time is that of
-    /// rows that took at least as many messages; without such a row nobody knows.
+    /// rows that took at least as many messages; without such a row nobody knows. Nor does a model
+    /// make good what a row of less load broke.
     fn by_model(&self, blank: &Choice, ask: &Ask) -> Option<Choice> {
         let model = &self.model;
         if model.doubt(ask.model).is_some() {
@@ -232,6 +250,15 @@ impl<'a> Group<'a> {
         if passes.slow(ask.model, self.bytes_per_s(ask)).is_some() || loss_ns > ask.loss_ns {
             return None;
         }
+        let broke = |seen: &Seen<'_>| {
+            // What it lost was that of its own interval.
+            let is_of_another = interval < configured;
+            let lost = is_of_another || seen.broken(ask, self.older_ns(seen, ask)).is_empty();
+            !lost || seen.broken_but_loss(ask).is_some()
+        };
+        if self.below(ask).any(broke) {
+            return None;
+        }
         let is_inside = predicted.inside && interval >= configured;
         let basis = if is_inside { Basis::Modelled } else { Basis::Extrapolated };
         let why = if interval < configured {
@@ -245,6 +272,7 @@ impl<'a> Group<'a> {
             why,
             interval_ns: Some(interval),
             ack_p99_ns: p99,
+            open_loop: p99.map(|_| self.above(ask).all(Seen::is_open)),
             loss_ns: Some(loss_ns),
             loss_bytes: Some(at_risk_bytes(loss_ns, ask, model.overhead_bytes)),
             syncs_per_s: Some(1e9 / (interval + predicted.sync_ns)),

@@ -16,6 +16,7 @@ use super::seen::Seen;
 use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
+use crate::statistics::Line;
 use crate::summary::Doubt;
 
 /// A fit to the rows of one strategy under kernel settings on a disk.
@@ -124,53 +125,24 @@ impl Point {
     }
 }
 
-/// A fixed time and one for each byte.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Line {
-    fixed_ns: f64,
-    ns_per_byte: f64,
+/// What a sync takes by its bytes, through these rows; `None` with fewer than two sizes.
+fn fitted<'a>(points: impl IntoIterator<Item = &'a Point>) -> Option<Line> {
+    let points = points.into_iter().map(|point| (point.bytes_per_sync, point.sync_ns));
+    Line::fitted(&points.collect::<Vec<_>>())
 }
 
-impl Line {
-    /// The line with the least squares of relative errors, neither part of which is below zero;
-    /// `None` with fewer than two sizes.
-    fn fitted(points: &[&Point]) -> Option<Self> {
-        let usable = || points.iter().filter(|of| of.sync_ns > 0.0 && of.bytes_per_sync > 0.0);
-        let sum = |of: &dyn Fn(&Point) -> f64| -> f64 { usable().map(|point| of(point)).sum() };
-        let ones = sum(&|p| p.sync_ns.powi(-2));
-        let x = sum(&|p| p.bytes_per_sync * p.sync_ns.powi(-2));
-        let xx = sum(&|p| p.bytes_per_sync.powi(2) * p.sync_ns.powi(-2));
-        let y = sum(&|p| p.sync_ns.recip());
-        let xy = sum(&|p| p.bytes_per_sync / p.sync_ns);
-        let determinant = ones * xx - x * x;
-        // Sizes that hardly differ say nothing of what a byte takes.
-        if usable().count() < 2 || determinant <= 1e-9 * ones * xx {
-            return None;
-        }
-        let ns_per_byte = (ones * xy - x * y) / determinant;
-        let fixed_ns = (y - ns_per_byte * x) / ones;
-        Some(if ns_per_byte < 0.0 {
-            Self { fixed_ns: y / ones, ns_per_byte: 0.0 }
-        } else if fixed_ns < 0.0 {
-            Self { fixed_ns: 0.0, ns_per_byte: xy / xx }
-        } else {
-            Self { fixed_ns, ns_per_byte }
-        })
-    }
-
-    /// Bytes of a sync and its time, at so many bytes a nanosecond; `None` if they come faster than
-    /// the disk takes them.
-    fn at(self, bytes_per_ns: f64, interval_ns: f64) -> Option<(f64, f64)> {
-        let busy = bytes_per_ns * self.ns_per_byte;
-        let bytes = bytes_per_ns * (interval_ns + self.fixed_ns) / (1.0 - busy);
-        (busy < 1.0).then_some((bytes, self.fixed_ns + bytes * self.ns_per_byte))
-    }
+/// Bytes of a sync and its time, at so many bytes a nanosecond; `None` if they come faster than the
+/// disk takes them.
+fn sync_at(line: Line, bytes_per_ns: f64, interval_ns: f64) -> Option<(f64, f64)> {
+    let busy = bytes_per_ns * line.slope;
+    let bytes = bytes_per_ns * (interval_ns + line.fixed) / (1.0 - busy);
+    (busy < 1.0).then(|| (bytes, line.at(bytes)))
 }
 
 impl Model {
     pub(super) fn of(seen: &[Seen<'_>]) -> Self {
         let points: Vec<Point> = seen.iter().filter(|of| tells(of)).map(Point::of).collect();
-        let line = Line::fitted(&points.iter().collect::<Vec<_>>());
+        let line = fitted(&points);
         let held_out = held_out(&points);
         let sizes = points.iter().map(|point| point.bytes_per_sync);
         let row = seen[0].row;
@@ -183,8 +155,8 @@ impl Model {
             sysctl: row.sysctl.clone(),
             strategy: row.strategy.clone(),
             interval_ns: seen[0].interval_ns(),
-            fixed_ns: line.map(|line| line.fixed_ns),
-            ns_per_byte: line.map(|line| line.ns_per_byte),
+            fixed_ns: line.map(|line| line.fixed),
+            ns_per_byte: line.map(|line| line.slope),
             bytes_per_sync: line.map(|_| (low, high)),
             not_used: not_used(&points, &held_out, LossModel::Power),
             not_used_of_kill: not_used(&points, &held_out, LossModel::Process),
@@ -217,9 +189,9 @@ impl Model {
     /// What happens at this load with this interval; `None` if the disk cannot take it, or nothing
     /// was fitted.
     pub fn predict(&self, rate: f64, message_bytes: u64, interval: f64) -> Option<Predicted> {
-        let line = Line { fixed_ns: self.fixed_ns?, ns_per_byte: self.ns_per_byte? };
+        let line = Line { fixed: self.fixed_ns?, slope: self.ns_per_byte? };
         let bytes_per_ns = rate / 1e9 * self.record_bytes(message_bytes);
-        let (bytes_per_sync, sync_ns) = line.at(bytes_per_ns, interval)?;
+        let (bytes_per_sync, sync_ns) = sync_at(line, bytes_per_ns, interval)?;
         let (low, high) = self.bytes_per_sync?;
         Some(Predicted {
             bytes_per_sync,
@@ -272,11 +244,11 @@ fn held_out(points: &[Point]) -> Vec<HeldOut> {
             .filter(|(other, _)| *other != nth)
             .map(|(_, of)| of)
             .collect();
-        let Some(line) = Line::fitted(&others) else { continue };
+        let Some(line) = fitted(others.iter().copied()) else { continue };
         let interval = point.interval_ns.unwrap_or(0.0);
         let per_ns = point.bytes_per_s() / 1e9;
         // Faster than it says the disk can: no number says how wrong that is.
-        let (_, sync_ns) = line.at(per_ns, interval).unwrap_or((0.0, f64::INFINITY));
+        let (_, sync_ns) = sync_at(line, per_ns, interval).unwrap_or((0.0, f64::INFINITY));
         found.push(held(point, SYNC, sync_ns, point.sync_ns));
         if point.interval_ns.is_some() {
             // As of a load that nobody measured: what this row staged is not known to the others.
@@ -350,7 +322,7 @@ const KILL: &str = "kill -9 exposure";
 pub const MOST_ERROR_PCT: f64 = 20.0;
 /// Byte rates of rows that are further apart than by this factor say nothing of what is between:
 /// a disk may be idle at one and full at the other, and a line through both is right at both.
-const WIDEST_GAP: f64 = 10.0;
+pub const WIDEST_GAP: f64 = 10.0;
 /// With fewer, a line through the others is no prediction.
 const FEWEST_ROWS: usize = 3;
 
@@ -359,8 +331,8 @@ mod tests {
     use super::*;
     use crate::capacity::tests::{ASK, recorded};
     use crate::capacity::{Basis, Standing, capacity};
-    use crate::results::{Cell, Kind, Level, Status};
-    use crate::results_fixture::{cell, check};
+    use crate::results::{Cell, Kind, Level, OpenLoop, Quantiles, Status};
+    use crate::results_fixture::{cell, check, open_loop};
 
     /// Timed rows on a disk with 2 ms a sync and 1 ns a byte, off by `wrong` in one of them.
     fn rows(wrong: f64) -> Vec<Cell> {
@@ -399,6 +371,30 @@ mod tests {
         let second = Ask { loss_ns: 600e6, ..ASK };
         let timed = &capacity(&recorded(&rows(1.0)), &second).unwrap().choices[0];
         assert_eq!((timed.basis, timed.interval_ns), (Basis::Modelled, Some(500e6)));
+    }
+
+    #[test]
+    fn what_a_row_broke_by_less_no_model_makes_good() {
+        let found = |p99_ms: u64, ask: &Ask| {
+            let mut cells = rows(1.0);
+            let mut open = cells[0].clone();
+            (open.producers, open.workload) = (16, "at-a-rate".to_owned());
+            let p99 = p99_ms * 1_000_000;
+            let due_to_ack_ns = Quantiles { count: 50_000, p99, ..Quantiles::default() };
+            let offered_per_s = open.acked_per_s;
+            open.open_loop = Some(OpenLoop { offered_per_s, due_to_ack_ns, ..open_loop() });
+            cells.push(open);
+            capacity(&recorded(&cells), ask).unwrap().choices[0].clone()
+        };
+        let second = Ask { loss_ns: 600e6, ..ASK };
+        assert_eq!(found(3, &ASK).basis, Basis::Extrapolated);
+        let kept = found(3, &second);
+        assert_eq!((kept.basis, kept.open_loop), (Basis::Modelled, Some(false)));
+        for ask in [ASK, second] {
+            let broken = found(13, &ask);
+            assert_eq!((broken.standing, broken.basis), (Standing::Breaks, Basis::Measured));
+            assert!(broken.why.contains("×16") && broken.why.contains("13 ms"), "{}", broken.why);
+        }
     }
 
     #[test]

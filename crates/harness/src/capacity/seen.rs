@@ -6,7 +6,7 @@ use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
 use crate::profile::{Pace, Sweep, Workload};
-use crate::results::{Cell, Status};
+use crate::results::Cell;
 use crate::summary::{Doubt, Loops, Relied, Row};
 
 /// A row with its cells.
@@ -14,7 +14,7 @@ use crate::summary::{Doubt, Loops, Relied, Row};
 pub(super) struct Seen<'a> {
     pub(super) row: &'a Row,
     pub(super) relied: Relied,
-    /// Messages came in bursts, or a reader disturbed: what it broke, an even load may keep.
+    /// Messages came in bursts, or others were at the disk: what it broke, an even load may keep.
     pub(super) is_harder: bool,
     cells: Vec<&'a Cell>,
 }
@@ -23,7 +23,7 @@ impl<'a> Seen<'a> {
     /// Of a row of these cells, as far as they are its; `None` if none of them counts.
     pub(super) fn of(row: &'a Row, cells: &'a [Cell], sweep: Option<&Sweep>) -> Option<Self> {
         let relied = row.relied()?;
-        let cells: Vec<&Cell> = cells.iter().filter(|cell| counts(row, cell)).collect();
+        let cells: Vec<&Cell> = cells.iter().filter(|cell| row.counts(cell)).collect();
         Some(Self { row, relied, is_harder: is_harder(sweep, row, &cells), cells })
     }
 
@@ -147,13 +147,5 @@ fn is_harder(sweep: Option<&Sweep>, row: &Row, cells: &[&Cell]) -> bool {
         workload.name == row.workload && matches!(workload.pace, Pace::Rate { burst: Some(_), .. })
     };
     let has_bursts = sweep.is_some_and(|sweep| sweep.workloads.iter().any(bursts));
-    has_bursts || cells.iter().any(|cell| cell.reader)
-}
-
-/// Whether the cell is one of those that the row's figures are of.
-fn counts(row: &Row, cell: &Cell) -> bool {
-    let same = cell.disk == row.disk && cell.sysctl == row.sysctl && cell.workload == row.workload;
-    same && cell.strategy == row.strategy
-        && cell.producers == row.producers
-        && cell.status != Status::Invalid
+    has_bursts || cells.iter().any(|cell| cell.is_disturbed())
 }

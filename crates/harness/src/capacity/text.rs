@@ -1,6 +1,6 @@
 //! An answer about capacity on a terminal.
 
-use super::{Ask, Basis, Capacity, Choice, Model, Standing};
+use super::{Ask, Basis, Capacity, Choice, MOST_ERROR_PCT, Model, Standing, WIDEST_GAP};
 use crate::chart::LossModel;
 use crate::format;
 use crate::statistics::FIRM_BLOCKS;
@@ -18,11 +18,14 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
         lines.extend(found.chosen(disk).map(pasted).unwrap_or_default());
     }
     lines.push(String::new());
-    lines.push("The model: a sync takes a fixed time and some for each byte; its bytes are".into());
-    lines.push("those of an interval; at risk is an interval and two syncs. Each row is".into());
-    lines.push("predicted from the others; off by more than 20 %, or with nothing measured".into());
-    lines.push("between loads ten times apart, the model is not used. Rows in overload, or".into());
-    lines.push("with a lower bound for a loss, are left out.".into());
+    let model = format!(
+        "The model: a sync takes a fixed time and some for each byte; its bytes are those of an \
+         interval; at risk is an interval and two syncs, and what was staged before. Each row is \
+         predicted from the others; off by more than {MOST_ERROR_PCT:.0} %, or with no row \
+         between loads that are {WIDEST_GAP:.0} times apart, the model is not used. Rows in \
+         overload, or with a lower bound for a loss, are left out."
+    );
+    lines.extend(wrapped(&model, "", width));
     for model in &found.models {
         lines.extend(wrapped(&fit(model), "- ", width));
     }
@@ -35,9 +38,15 @@ fn asked(ask: &Ask) -> String {
         LossModel::Power => "a power cut",
         LossModel::Process => "kill -9",
     };
+    let honours = match ask.model {
+        LossModel::Power => ", if the device honours flush",
+        LossModel::Process => "",
+    };
     let loss = match ask.loss_ns {
-        none if none <= 0.0 => format!("nothing lost in {crash}"),
-        loss => format!("at most {} lost in {crash} (p99 of time)", format::duration(loss)),
+        none if none <= 0.0 => format!("nothing lost in {crash}{honours}"),
+        loss => {
+            format!("at most {} lost in {crash} (p99 of time){honours}", format::duration(loss))
+        }
     };
     let p99 = ask
         .ack_p99_ns

@@ -136,6 +136,9 @@ impl Evidence {
             producers: place.producers,
             window: workload.window,
             reader: workload.reader,
+            deletes_every_ms: workload
+                .deletes_every
+                .map(|each| u64::try_from(each.as_millis()).unwrap_or(u64::MAX)),
             message_bytes: workload.message_bytes.mean(),
             record_bytes: self.record_bytes,
             emulated: setting.emulated,
@@ -556,6 +559,7 @@ mod tests {
             window: 1,
             pace,
             reader: false,
+            deletes_every: None,
         };
         evidence.cell(&setting, &at, &strategy, &workload, 7).cell
     }
@@ -629,6 +633,7 @@ mod tests {
             window: 1,
             pace: Pace::Closed,
             reader: false,
+            deletes_every: None,
         };
         let measured = evidence(0).cell(&setting, &at, &strategy, &workload, 7);
         let of = |name: &str| &measured.histograms.iter().find(|(n, _)| *n == name).unwrap().1;

@@ -12,7 +12,7 @@ use crate::clock::{float, nanos, now};
 use crate::disk::DiskCounters;
 use crate::exposure::{AckSample, Between};
 use crate::live::Phase;
-use crate::load::Load;
+use crate::load::{Disturbance, Load};
 use crate::machine::{Look, thread_ns};
 use crate::profile::Settings;
 use crate::recorder::Recorder;
@@ -43,9 +43,10 @@ pub(super) fn watch(
     log: &Log,
     recorder: &Recorder,
     settings: &Settings,
+    disturbance: &Disturbance,
 ) -> Option<Window> {
     let each_sample = each_sample(setting.measure);
-    let mut watcher = Watcher::new(load, log, recorder, each_sample);
+    let mut watcher = Watcher::new(load, log, recorder, disturbance, each_sample);
     setting.live.enter(Phase::WarmingUp, setting.warmup);
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
@@ -160,6 +161,7 @@ struct Watcher<'a> {
     load: &'a Load,
     log: &'a Log,
     recorder: &'a Recorder,
+    disturbance: &'a Disturbance,
     each_sample: Duration,
     samples: Vec<Sample>,
     /// When the next row is due, once measuring has begun.
@@ -170,11 +172,18 @@ struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    fn new(load: &'a Load, log: &'a Log, recorder: &'a Recorder, each_sample: Duration) -> Self {
+    fn new(
+        load: &'a Load,
+        log: &'a Log,
+        recorder: &'a Recorder,
+        disturbance: &'a Disturbance,
+        each_sample: Duration,
+    ) -> Self {
         Self {
             load,
             log,
             recorder,
+            disturbance,
             each_sample,
             samples: Vec::new(),
             next_row: None,
@@ -224,6 +233,7 @@ impl<'a> Watcher<'a> {
             flushes: self.recorder.flush_count(),
             worst_append: self.load.take_worst(),
             pages,
+            deleted: self.disturbance.deleted(),
         });
         true
     }

@@ -5,6 +5,8 @@
 //! name and the kernel settings, and how much more it was measured to carry. Nothing is
 //! interpolated: where measurements do not reach there is a question mark.
 
+use std::collections::BTreeSet;
+
 use super::choice::{self, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::{self, fitting};
@@ -26,15 +28,19 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     let rows = choice::rows_where(recorded, |row| row.kind.is_strategy() && row.figures.is_some());
     let disks = disks(&rows);
     let Some(drawn) = disks.first().copied() else { return Ok(None) };
-    let fields = fields(recorded, &disks)?;
+    let mut sizes = sizes(recorded);
+    let all = sizes.len();
+    thin(&mut sizes, (MOST_ANSWERS / strategies(&rows)).max(MOST_SIZES));
+    let not_asked = all - sizes.len();
+    let fields = fields(recorded, &disks, &sizes)?;
     let of_disk: Vec<Row> = rows.iter().filter(|row| row.disk == drawn).cloned().collect();
     let shown: Vec<&Field<'_>> = fields.iter().filter(|field| field.disk == drawn).collect();
-    let sheet = Sheet::of(recorded, drawn, &of_disk, &shown);
+    let sheet = Sheet::of(recorded, drawn, &of_disk, &shown, &sizes);
     let others: Vec<String> = disks[1..].iter().map(|disk| format::clipped(disk, 24)).collect();
     Ok(Some(Drawn {
         name: NAME.to_owned(),
         question: QUESTION,
-        note: sheet.note(&others),
+        note: sheet.note(&others, not_asked),
         svg: sheet.picture(recorded)?,
         heads: HEADS.to_vec(),
         rows: fields.iter().map(|field| table_row(field, &rows)).collect(),
@@ -111,12 +117,16 @@ fn unmeasured() -> String {
 }
 
 /// Every load on every disk.
-fn fields<'a>(recorded: &Recorded, disks: &[&'a str]) -> anyhow::Result<Vec<Field<'a>>> {
+fn fields<'a>(
+    recorded: &Recorded,
+    disks: &[&'a str],
+    sizes: &[u64],
+) -> anyhow::Result<Vec<Field<'a>>> {
     let ack_p99_ns = recorded.manifest.slo().ack_p99.map(|asked| float(nanos(asked).get()));
     let mut asks = Vec::new();
     for loss_ns in LOSSES_NS {
         for rate_per_s in RATES_PER_S {
-            for message_bytes in sizes(recorded) {
+            for &message_bytes in sizes {
                 let model = LossModel::Power;
                 asks.push(Ask { rate_per_s, message_bytes, loss_ns, ack_p99_ns, model });
             }
@@ -134,6 +144,12 @@ fn fields<'a>(recorded: &Recorded, disks: &[&'a str]) -> anyhow::Result<Vec<Fiel
     Ok(fields)
 }
 
+/// How many strategies there are, each in each of its places.
+fn strategies(rows: &[Row]) -> usize {
+    let of = |row: &'_ Row| [row.disk.clone(), row.sysctl.clone(), row.strategy.clone()];
+    rows.iter().map(of).collect::<BTreeSet<_>>().len().max(1)
+}
+
 /// The message sizes that were measured with strategies.
 fn sizes(recorded: &Recorded) -> Vec<u64> {
     let cells = recorded.cells.iter().filter(|cell| cell.kind.is_strategy());
@@ -143,6 +159,13 @@ fn sizes(recorded: &Recorded) -> Vec<u64> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
+}
+
+/// Takes out of the middle until no more than `most` are left: the ends tell more.
+fn thin<T>(items: &mut Vec<T>, most: usize) {
+    while items.len() > most {
+        items.remove(items.len() / 2);
+    }
 }
 
 /// What the picture shows.
@@ -159,13 +182,15 @@ struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    fn of(recorded: &Recorded, disk: &str, rows: &'a [Row], fields: &'a [&'a Field<'a>]) -> Self {
-        let all = sizes(recorded);
-        let mut sizes = all.clone();
-        while sizes.len() > MOST_SIZES {
-            // The ends tell more than what is between.
-            sizes.remove(sizes.len() / 2);
-        }
+    fn of(
+        recorded: &Recorded,
+        disk: &str,
+        rows: &'a [Row],
+        fields: &'a [&'a Field<'a>],
+        all: &[u64],
+    ) -> Self {
+        let mut sizes = all.to_vec();
+        thin(&mut sizes, MOST_SIZES);
         let left_out = all.iter().filter(|size| !sizes.contains(size));
         let mut sysctls: Vec<&str> = rows.iter().map(|row| &*row.sysctl).collect();
         sysctls.sort_unstable();
@@ -189,7 +214,9 @@ impl<'a> Sheet<'a> {
             fields,
             left_out: left_out.map(|size| format::bytes(float(*size))).collect(),
             sizes,
-            setting: format!("disk {disk}, kernel settings {settings}{asked}"),
+            setting: format!(
+                "disk {disk}, kernel settings {settings}{asked}; if the device honours flush"
+            ),
             sysctls,
         }
     }
@@ -319,7 +346,7 @@ impl<'a> Sheet<'a> {
         fields.filter(|field| self.sizes.contains(&field.ask.message_bytes))
     }
 
-    fn note(&self, others: &[String]) -> String {
+    fn note(&self, others: &[String], not_asked: usize) -> String {
         let mut left_out = Vec::new();
         if !self.left_out.is_empty() {
             left_out.push(format!("messages of {}", choice::named(&self.left_out)));
@@ -332,11 +359,15 @@ impl<'a> Sheet<'a> {
         } else {
             format!(" In the table alone: {}.", left_out.join(" and "))
         };
+        let more = match not_asked {
+            0 => String::new(),
+            more => format!(" Not asked for: {}.", format::plural(more, "size")),
+        };
         format!(
             "Of {}. A load is carried if a row took it, or more, and its worst block kept what is \
              asked; of those the one with the fewest syncs is named. Below the pages that fill in \
              an interval a strategy's settings bound what is lost. Other loads: cargo xtask \
-             capacity.{in_table}",
+             capacity.{in_table}{more}",
             self.setting
         )
     }
@@ -439,6 +470,8 @@ const HEADS: [&str; 10] = [
 const LOSSES_NS: [f64; 4] = [0.0, 10e6, 100e6, 1e9];
 /// A line of a grid for each.
 const RATES_PER_S: [f64; 5] = [100.0, 1e3, 1e4, 1e5, 1e6];
+/// Sizes by strategies that are asked about: a run of a great many of both would take hours.
+const MOST_ANSWERS: usize = 2000;
 /// Columns of a grid that have room for names.
 const MOST_SIZES: usize = 4;
 /// What the fields call kernel settings; more are told by the table.

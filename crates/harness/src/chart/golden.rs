@@ -10,11 +10,15 @@ use std::env;
 use std::fs;
 
 use self::fixture::{Shown, WHOLE, chart, groups, open_loops, record, recorded, shown, strategies};
+use crate::chart::card::card;
 use crate::chart::drawn::{Drawn, all};
 use crate::chart::pen;
+use crate::chart::{LossModel, pareto};
 use crate::format;
 use crate::results::{Cell, Dirty, Kind, OpenLoop, Quantiles, Status};
-use crate::results_fixture::{HOSTILE, cell, environment, example, extreme, open_loop, troubled};
+use crate::results_fixture::{
+    HOSTILE, cell, environment, example, extreme, manifest, open_loop, troubled,
+};
 
 #[test]
 fn the_pictures_are_the_golden_ones() {
@@ -23,16 +27,30 @@ fn the_pictures_are_the_golden_ones() {
     }
 }
 
-/// Of cells that are invalid, emulated, extreme, and that lose nothing.
 #[test]
-fn the_report_is_the_golden_one() {
+fn the_pictures_of_cells_and_of_a_card_are_the_golden_ones() {
+    let (manifest, env) = (manifest(), environment());
+    for model in LossModel::ALL {
+        let svg = pareto(&manifest, &env, &all_kinds(), model).unwrap();
+        assert_golden(&format!("{}.svg", model.file_stem()), &svg);
+    }
+    assert_golden("c11.svg", &card(&crate::card::example(), &env).unwrap());
+}
+
+/// Cells that are invalid, emulated, extreme, and that lose nothing.
+fn all_kinds() -> Vec<Cell> {
     let mut cells = troubled();
     cells.retain(|cell| cell.block == 0 || cell.status == Status::Invalid);
     cells.extend(extreme());
     cells.push(cell(Kind::GroupCommit, 16, 0, |c| {
         (c.emulated, c.disk) = (true, "hdd-7200".to_owned());
     }));
-    let results = recorded(&cells);
+    cells
+}
+
+#[test]
+fn the_report_is_the_golden_one() {
+    let results = recorded(&all_kinds());
     let charts = all(&results).unwrap();
     assert_golden("report.html", &crate::report::html(&results, &charts).unwrap());
 }

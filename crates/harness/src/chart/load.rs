@@ -74,7 +74,7 @@ struct Shape<'a> {
     message_bytes: u64,
     is_poisson: bool,
     has_bursts: bool,
-    reader: bool,
+    is_disturbed: bool,
 }
 
 impl Point<'_> {
@@ -140,7 +140,7 @@ fn point<'a>(row: &'a Row, figures: &Figures, cells: &[&Cell], invalid: bool) ->
             message_bytes: first.message_bytes,
             is_poisson: open.arrival == Arrival::Poisson,
             has_bursts: has_bursts(first),
-            reader: first.reader,
+            is_disturbed: first.is_disturbed(),
         },
     })
 }

@@ -193,11 +193,12 @@ impl Point<'_> {
             .iter()
             .filter(|point| point.row.kind == self.row.kind)
             .partition(|point| name(point.row) == name(self.row));
+        let bound = if self.at_least { " ≥" } else { "" };
         let busiest = alike.iter().all(|point| point.row.producers <= self.row.producers);
         if busiest && !other.is_empty() {
-            format::clipped(&self.row.label(), 28)
+            format::clipped(&self.row.label(), 28) + bound
         } else {
-            format!("×{}{}", self.row.producers, if self.at_least { " ≥" } else { "" })
+            format!("×{}{bound}", self.row.producers)
         }
     }
 }

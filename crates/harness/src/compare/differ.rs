@@ -149,7 +149,7 @@ pub(super) fn load(a: &[&Cell], b: &[&Cell]) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-fn parts(cell: &Cell) -> [(&'static str, String); 8] {
+fn parts(cell: &Cell) -> [(&'static str, String); 9] {
     // A rate that was searched for is a figure; one that was given is a load.
     let given = cell.open_loop.filter(|open| open.promised_p99_ns.is_none());
     let is_open = if cell.open_loop.is_some() { "open" } else { "closed" };
@@ -163,6 +163,10 @@ fn parts(cell: &Cell) -> [(&'static str, String); 8] {
         ("kind", crate::summary::kind_name(cell.kind).to_owned()),
         ("window", cell.window.to_string()),
         ("reader", cell.reader.to_string()),
+        (
+            "deletes",
+            cell.deletes_every_ms.map_or_else(|| "never".to_owned(), |ms| format!("each {ms} ms")),
+        ),
         ("loop", is_open.to_owned()),
         ("arrival", arrival.to_owned()),
         (

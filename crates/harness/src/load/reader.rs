@@ -1,21 +1,22 @@
 //! A reader of what was written long ago: it disturbs who writes, as a consumer that lags behind.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 
-use crate::random::Random;
+use super::old::{self, PIECE};
 
 /// Old bytes on the disk that is measured, and whether they are to be read on.
 #[derive(Debug)]
-pub struct Reader {
+pub(super) struct Reader {
     path: PathBuf,
     file: File,
     is_over: AtomicBool,
+    /// So far.
     read_bytes: AtomicU64,
 }
 
@@ -25,25 +26,10 @@ impl Reader {
     /// # Errors
     ///
     /// If they cannot be written.
-    pub fn create(directory: &Path, seed: u64) -> Result<Self> {
+    pub(super) fn create(directory: &Path, seed: u64) -> Result<Self> {
         let path = directory.join("history");
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        let file = file.with_context(|| format!("make {}", path.display()))?;
-        let reader =
-            Self { path, file, is_over: AtomicBool::new(false), read_bytes: AtomicU64::new(0) };
-        reader.fill(seed).with_context(|| format!("fill {}", reader.path.display()))?;
-        Ok(reader)
-    }
-
-    fn fill(&self, seed: u64) -> Result<()> {
-        let mut piece = vec![0; PIECE];
-        Random::new(seed).fill(&mut piece);
-        for number in 0..PIECES {
-            self.file.write_all_at(&piece, number * store_core::length_u64(PIECE))?;
-        }
-        self.file.sync_all()?;
-        fadvise(&self.file, 0, None, Advice::DontNeed)?;
-        Ok(())
+        let file = old::write(&path, READ_BYTES, seed)?;
+        Ok(Self { path, file, is_over: AtomicBool::new(false), read_bytes: AtomicU64::new(0) })
     }
 
     /// Reads piece after piece, each from the disk, until it is stopped.
@@ -51,7 +37,7 @@ impl Reader {
     /// # Errors
     ///
     /// If a read fails.
-    pub fn run(&self) -> std::io::Result<()> {
+    pub(super) fn run(&self) -> std::io::Result<()> {
         let mut piece = vec![0; PIECE];
         let len = store_core::length_u64(PIECE);
         for number in (0..PIECES).cycle() {
@@ -67,13 +53,8 @@ impl Reader {
     }
 
     /// Lets [`run`](Self::run) return.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
-    }
-
-    /// Bytes read so far.
-    pub fn read_bytes(&self) -> u64 {
-        self.read_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -83,11 +64,9 @@ impl Drop for Reader {
     }
 }
 
-/// What a consumer reads at a time, several messages in one.
-const PIECE: usize = 256 << 10;
 const PIECES: u64 = 1024;
 /// The old bytes: more than disks read ahead.
-pub const READ_BYTES: u64 = PIECES * (256 << 10);
+pub(super) const READ_BYTES: u64 = PIECES * (256 << 10);
 
 #[cfg(test)]
 mod tests {
@@ -99,7 +78,7 @@ mod tests {
         let reader = Reader::create(root.path(), 1).unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| reader.run());
-            while reader.read_bytes() < 4 * store_core::length_u64(PIECE) {
+            while reader.read_bytes.load(Ordering::Relaxed) < 4 * store_core::length_u64(PIECE) {
                 std::thread::yield_now();
             }
             reader.stop();

@@ -115,6 +115,15 @@ pub struct Workload {
     pub pace: Pace,
     /// Whether a reader of old messages disturbs.
     pub reader: bool,
+    /// How often a file as large as a segment is deleted beside the log; `None`: never.
+    pub deletes_every: Option<Duration>,
+}
+
+impl Workload {
+    /// Whether others are at the disk meanwhile: what it breaks, an even load alone may keep.
+    pub fn is_disturbed(&self) -> bool {
+        self.reader || self.deletes_every.is_some()
+    }
 }
 
 /// Sizes of messages and how often each comes.

@@ -403,7 +403,8 @@ fn syntax_errors_are_one_line_with_its_place() {
         "producers: [1]",
         "producer: [1]",
         "p.yaml:4:28: error: unknown key `producer` (have: message_bytes, producers, \
-         window, rate, find_rate, arrival, burst, reader; did you mean `producers`?)",
+         window, rate, find_rate, arrival, burst, reader, deletes_every_ms; did you mean \
+         `producers`?)",
     );
     check_replaced(
         "  s: {kind: none}",

@@ -52,6 +52,14 @@ impl Reader {
             Some(text) => self.chosen(&format!("{path}.reader"), text, &SWITCH),
             None => Some(false),
         };
+        let deletes_every = match &shape.deletes_every_ms {
+            Some(text) => {
+                let path = format!("{path}.deletes_every_ms");
+                let millis = self.checked(&path, text, |text| scalar::integer(text, &DELETES_MS));
+                millis.map(|millis| Some(Duration::from_millis(millis)))
+            }
+            None => Some(None),
+        };
         Some(Workload {
             name: name.to_owned(),
             message_bytes: message_bytes?,
@@ -59,6 +67,7 @@ impl Reader {
             window: window?,
             pace: pace?,
             reader: reader?,
+            deletes_every: deletes_every?,
         })
     }
 
@@ -237,6 +246,8 @@ const ARRIVALS: [(&str, Arrival); 2] =
 /// Messages a second: far more than a log takes, and few enough to be told apart in nanoseconds.
 const RATES: std::ops::RangeInclusive<u64> = 1..=100_000_000;
 const MOST_WINDOW: u32 = 4096;
+/// From half of `RocketMQ`'s `deleteCommitLogFilesInterval` on: each file has to be made before.
+const DELETES_MS: std::ops::RangeInclusive<u64> = 50..=LONGEST_MS;
 /// RocketMQ's `maxMessageSize`.
 pub(super) const MESSAGE_LIMIT_BYTES: u64 = 4 << 20;
 /// What a record has around its body, rounded up: fixed fields, hosts, topic, properties.

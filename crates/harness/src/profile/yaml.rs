@@ -70,6 +70,7 @@ pub(super) struct WorkloadShape {
     pub(super) arrival: Option<Text>,
     pub(super) burst: Option<Spanned<Entries<Text>>>,
     pub(super) reader: Option<Text>,
+    pub(super) deletes_every_ms: Option<Text>,
 }
 
 /// One workload in a file of its own: a copy of the fields, because what is flattened loses its
@@ -87,6 +88,7 @@ pub(super) struct WorkloadFile {
     arrival: Option<Text>,
     burst: Option<Spanned<Entries<Text>>>,
     reader: Option<Text>,
+    deletes_every_ms: Option<Text>,
 }
 
 impl WorkloadFile {
@@ -101,6 +103,7 @@ impl WorkloadFile {
             arrival: self.arrival,
             burst: self.burst,
             reader: self.reader,
+            deletes_every_ms: self.deletes_every_ms,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What a run says in RocketMQ's own words: its buckets of time, and what waits how long.
 
+use std::collections::BTreeSet;
+
 use super::html::{Datum, Table};
-use crate::broker_words::broker_conf;
+use crate::broker_words::{broker_conf, measured_under};
 use crate::clock::float;
 use crate::format;
-use crate::profile::Sweep;
-use crate::results::{Cell, Status};
+use crate::results::{Cell, Manifest};
 use crate::summary::Row;
 
 /// The thirteen buckets of `StoreStatsService`, as it names them.
@@ -54,13 +55,12 @@ struct Counts<'a> {
 impl<'a> Counts<'a> {
     /// `None` if no cell that counts has them: results of schema 1.0, the raw loop.
     fn of(row: &'a Row, cells: &[Cell]) -> Option<Self> {
-        let counts = |cell: &&Cell| row.has(cell) && cell.status != Status::Invalid;
-        let mut all = cells.iter().filter(counts).filter_map(|cell| {
+        let mut all = cells.iter().filter(|cell| row.counts(cell)).filter_map(|cell| {
             <[u64; BUCKETS.len()]>::try_from(cell.put_message_distribute_time.as_slice()).ok()
         });
         let first = all.next()?;
         let buckets = all.fold(first, |mut sum, cell| {
-            sum.iter_mut().zip(cell).for_each(|(sum, count)| *sum += count);
+            sum.iter_mut().zip(cell).for_each(|(sum, count)| *sum = sum.saturating_add(count));
             sum
         });
         Some(Self { row, buckets })
@@ -68,8 +68,8 @@ impl<'a> Counts<'a> {
 
     /// How many of all were in this bucket or a later one.
     fn share_from(&self, bucket: usize) -> f64 {
-        let all: u64 = self.buckets.iter().sum();
-        let late: u64 = self.buckets[bucket..].iter().sum();
+        let sum = |of: &[u64]| of.iter().copied().fold(0, u64::saturating_add);
+        let (all, late) = (sum(&self.buckets), sum(&self.buckets[bucket..]));
         if all == 0 { 0.0 } else { float(late) / float(all) }
     }
 
@@ -80,13 +80,18 @@ impl<'a> Counts<'a> {
 
 /// What a broker is to be told for it to do as each strategy of the run, ready to be pasted; empty
 /// if the run's profile cannot be read any more.
-fn broker_confs(profile: &str, rows: &[Row]) -> String {
-    let Ok(sweep) = Sweep::parse("profile.yaml", profile) else { return String::new() };
+fn broker_confs(manifest: &Manifest, rows: &[Row]) -> String {
+    let Some(sweep) = manifest.sweep() else { return String::new() };
     let is_shown = |name: &str| rows.iter().any(|row| row.strategy == name);
     let mut out = String::new();
     for strategy in sweep.strategies.iter().filter(|strategy| is_shown(&strategy.name)) {
         let name = format::escaped(&strategy.name);
-        let conf = format::escaped(&broker_conf(&strategy.settings, sweep.segment_bytes));
+        let own = rows.iter().filter(|row| row.strategy == strategy.name);
+        let sysctls: BTreeSet<&str> = own.map(|row| &*row.sysctl).collect();
+        let under: String =
+            sysctls.into_iter().map(|sysctl| measured_under(manifest, sysctl)).collect();
+        let conf = broker_conf(&strategy.settings, sweep.segment_bytes);
+        let conf = format::escaped(&(under + &conf));
         out += "<details><summary>broker.conf of ";
         out += &name;
         out += "</summary>\n<pre tabindex=\"0\">";
@@ -97,7 +102,7 @@ fn broker_confs(profile: &str, rows: &[Row]) -> String {
 }
 
 /// The section; `None` if no row has anything to say.
-pub(super) fn section(profile: &str, rows: &[Row], cells: &[Cell]) -> Option<String> {
+pub(super) fn section(manifest: &Manifest, rows: &[Row], cells: &[Cell]) -> Option<String> {
     let counts: Vec<Counts<'_>> = rows.iter().filter_map(|row| Counts::of(row, cells)).collect();
     if counts.is_empty() {
         return None;
@@ -109,11 +114,13 @@ pub(super) fn section(profile: &str, rows: &[Row], cells: &[Cell]) -> Option<Str
     Some(format!(
         "<p class=\"note\">Times are from append to acknowledgement, in whole milliseconds as the \
          broker counts them; RocketMQ also has its queue, its hooks and its client in them, so \
-         that these are the least it would show. Beyond a threshold of its defaults:</p>\n\
+         that these are the least it would show. In a closed loop, where producers wait, a stall \
+         holds up one message of each, and not those that would have come. Beyond a threshold of \
+         its defaults:</p>\n\
          <ul>\n{explained}</ul>\n<div class=\"figures\">\n{}{}</div>\n{}",
         beyond(&counts),
         distribution(&counts),
-        broker_confs(profile, rows)
+        broker_confs(manifest, rows)
     ))
 }
 
@@ -173,7 +180,7 @@ fn share_in_words(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results_fixture::troubled;
+    use crate::results_fixture::{manifest, troubled};
     use crate::summary;
 
     /// Cells of which each has ten messages in the first bucket, and one in another.
@@ -198,11 +205,12 @@ mod tests {
         assert!((counts.share_from(5) - 1.0 / 11.0).abs() < 1e-9, "over 200 ms");
         assert!(counts.share_from(6).abs() < 1e-9, "and not over 500 ms");
         let profile = include_str!("../../../../profiles/sweeps/quick.yaml");
-        let page = section(profile, &rows, &cells).unwrap();
+        let of = |profile: &str| Manifest { profile: profile.to_owned(), ..manifest() };
+        let page = section(&of(profile), &rows, &cells).unwrap();
         assert!(
             page.contains("broker.conf of staged") && page.contains("flushDiskType=SYNC_FLUSH")
         );
-        assert!(!section("", &rows, &cells).unwrap().contains("broker.conf of"));
+        assert!(!section(&of(""), &rows, &cells).unwrap().contains("broker.conf of"));
         assert!(page.contains("1 in 11") && page.contains("500ms~1s"), "{page}");
         assert!(page.contains("&lt;=0ms"), "escaped: {page}");
     }
@@ -213,7 +221,19 @@ mod tests {
         for cell in &mut cells {
             cell.put_message_distribute_time.clear();
         }
-        assert_eq!(section("", &summary::rows(&cells), &cells), None);
+        assert_eq!(section(&manifest(), &summary::rows(&cells), &cells), None);
+    }
+
+    #[test]
+    fn counts_from_a_stranger_do_not_overflow() {
+        let mut cells = counted(5);
+        for cell in &mut cells {
+            cell.put_message_distribute_time[5] = u64::MAX;
+        }
+        let rows = summary::rows(&cells);
+        let row = rows.iter().find(|row| row.figures.is_some()).unwrap();
+        let share = Counts::of(row, &cells).unwrap().share_from(5);
+        assert!((share - 1.0).abs() < 1e-9, "{share}");
     }
 
     #[test]

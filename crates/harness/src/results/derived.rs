@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Counts, Kind, Level, Manifest, Quantiles};
-use crate::profile::{Gates, Slo};
+use super::{Cell, Counts, Kind, Level, Manifest, Quantiles, Status};
+use crate::profile::{Gates, Slo, Sweep};
+use crate::validity::OVERLOAD;
 
 /// What a disk is that is not hardware as it is; of one that is, nothing of this is true.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -63,6 +64,16 @@ impl Cell {
         timeouts.saturating_mul(100) > acked.saturating_add(timeouts)
     }
 
+    /// Whether more was due than it could take.
+    pub fn is_overloaded(&self) -> bool {
+        self.status == Status::Overload || self.did_not_pass(OVERLOAD)
+    }
+
+    /// Whether others were at the disk meanwhile, as the workload asked.
+    pub fn is_disturbed(&self) -> bool {
+        self.reader || self.deletes_every_ms.is_some()
+    }
+
     /// What its disk was, if not hardware.
     pub fn not_hardware(&self) -> NotHardware {
         NotHardware {
@@ -82,6 +93,11 @@ impl Manifest {
     /// The gates that held; the usual ones where they were not recorded.
     pub fn gates(&self) -> Gates {
         self.gates.unwrap_or_default()
+    }
+
+    /// The profile as it was written down; `None` if it cannot be read any more.
+    pub fn sweep(&self) -> Option<Sweep> {
+        Sweep::parse("profile.yaml", &self.profile).ok()
     }
 
     /// What was asked of the figures; nothing where it was not recorded.

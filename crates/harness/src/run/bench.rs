@@ -15,6 +15,7 @@ use crate::clock::{float, nanos, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
+use crate::load::Disturbance;
 use crate::profile::{self, Pace};
 use crate::raw;
 use crate::results::{Check, DiskInfo, Environment, Level, MeasuredDisk};
@@ -214,11 +215,13 @@ impl Limits {
         self.most.saturating_mul(times_each).saturating_mul(u64::from(cells))
     }
 
-    /// Segments made ahead, the one at the end, the file of the raw loop, and what is read.
+    /// Segments made ahead, the one at the end, the file of the raw loop, and what is read and
+    /// deleted beside them.
     fn beside(sweep: &profile::Sweep) -> u64 {
-        let reads = sweep.workloads.iter().any(|workload| workload.reader);
-        let read = if reads { crate::load::READ_BYTES } else { 0 };
-        3 * sweep.segment_bytes + raw::FILE_BYTES + read
+        let lasts = sweep.warmup + sweep.measure;
+        let of = |workload| Disturbance::bytes(workload, sweep.segment_bytes, lasts);
+        let old = sweep.workloads.iter().map(of).max().unwrap_or(0);
+        3 * sweep.segment_bytes + raw::FILE_BYTES + old
     }
 
     /// Bytes that must be free for a run; half of them stay so.

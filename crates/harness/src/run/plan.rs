@@ -54,19 +54,19 @@ pub(super) fn block(sweep: &Sweep, number: u32) -> Vec<Item<'_>> {
     block
 }
 
-/// Whether there is such a cell on the disk: a reader that disturbs is not simulated.
+/// Whether there is such a cell on the disk: what disturbs is not simulated.
 fn runs(disk: &Disk, what: &What<'_>) -> bool {
-    !matches!(what, What::Strategy(_, workload, _) if workload.reader && is_simulated(disk))
+    !matches!(what, What::Strategy(_, workload, _) if workload.is_disturbed() && is_simulated(disk))
 }
 
 /// What that leaves out.
-pub(super) fn without_reader(sweep: &Sweep) -> Vec<LeftOut> {
+pub(super) fn without_disturbance(sweep: &Sweep) -> Vec<LeftOut> {
     let disks = sweep.disks.iter().filter(|disk| is_simulated(disk));
     let left_out = disks.flat_map(|disk| {
-        let readers = sweep.workloads.iter().filter(|workload| workload.reader);
-        readers.map(|workload| LeftOut {
+        let disturbed = sweep.workloads.iter().filter(|workload| workload.is_disturbed());
+        disturbed.map(|workload| LeftOut {
             what: format!("workload {} on disk {}", workload.name, disk.name),
-            why: "a reader that disturbs is not simulated".to_owned(),
+            why: "what disturbs (reader, deletes_every_ms) is not simulated".to_owned(),
             how: "measure it on a disk that is there".to_owned(),
         })
     });
@@ -187,6 +187,7 @@ pub(super) fn canary(when: &str) -> (Strategy, Workload) {
         window: 1,
         pace: Pace::Closed,
         reader: false,
+        deletes_every: None,
     };
     (Strategy { name: CANARY.to_owned(), settings }, workload)
 }

@@ -51,7 +51,7 @@ impl Prepared {
                 }
             }
         }
-        left_out.extend(plan::without_reader(&order.sweep));
+        left_out.extend(plan::without_disturbance(&order.sweep));
         left_out.extend(never_made(order.sweep.disks.len() - benches.len()));
         benches.resize_with(order.sweep.disks.len(), || None);
         let missing: Vec<String> =

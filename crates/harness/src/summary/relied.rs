@@ -1,8 +1,8 @@
 //! What of a row's figures can be relied on: the worst of its blocks, or why there is none.
 
 use super::{Extent, Loss, Row};
-use crate::results::Status;
-use crate::validity::OVERLOAD;
+use crate::results::Cell;
+use crate::validity::FLUSH_REQUESTS;
 
 /// The worst figures of a row's blocks, or why they are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub enum Doubt {
     Late,
     /// None was recorded.
     Missing,
+    /// Syncs returned for which the device was asked to flush nothing.
+    NotFlushed,
     /// More was due than the row could take: its times grow with the time measured.
     Overload,
 }
@@ -38,6 +40,7 @@ impl Doubt {
             Self::Everything => "all is lost, the file system lives in memory",
             Self::Late => "more than one in a hundred messages passed its deadline",
             Self::Missing => "no acknowledgement was recorded",
+            Self::NotFlushed => "syncs did not make the device flush its volatile cache",
             Self::Overload => "it was overloaded",
         }
     }
@@ -47,24 +50,33 @@ impl Row {
     /// What can be relied on, over the whole range of the blocks that count; `None` without any.
     pub fn relied(&self) -> Option<Relied> {
         let figures = self.figures?;
-        let ack_p99_ns = if self.is_overloaded() {
-            Err(Doubt::Overload)
-        } else if self.is_too_often_late {
-            Err(Doubt::Late)
-        } else {
-            figures.ack_p99.map(|p99| p99.ns.max).ok_or(Doubt::Missing)
+        let doubt = |of: &[Doubt]| of.iter().find(|doubt| self.doubts.contains(doubt)).copied();
+        let ack_p99_ns = match doubt(&[Doubt::Overload, Doubt::Late]) {
+            Some(doubt) => Err(doubt),
+            None => figures.ack_p99.map(|p99| p99.ns.max).ok_or(Doubt::Missing),
         };
-        Some(Relied {
-            ack_p99_ns,
-            power_ns: whole(&figures.power),
-            process_ns: whole(&figures.process),
-        })
+        let power_ns = match doubt(&[Doubt::NotFlushed]) {
+            Some(doubt) => Err(doubt),
+            None => whole(&figures.power),
+        };
+        Some(Relied { ack_p99_ns, power_ns, process_ns: whole(&figures.process) })
     }
 
-    /// Whether in some block more was due than it could take.
+    /// Whether in some block that counts more was due than it could take.
     pub fn is_overloaded(&self) -> bool {
-        self.status == Status::Overload || self.notes.iter().any(|note| note.code == OVERLOAD)
+        self.doubts.contains(&Doubt::Overload)
     }
+}
+
+/// What these cells say of themselves, each once.
+pub(super) fn doubts(cells: &[&Cell]) -> Vec<Doubt> {
+    let any = |is_so: fn(&Cell) -> bool| cells.iter().any(|cell| is_so(cell));
+    let found = [
+        (Doubt::Overload, any(Cell::is_overloaded)),
+        (Doubt::Late, any(Cell::is_too_often_late)),
+        (Doubt::NotFlushed, any(|cell| cell.did_not_pass(FLUSH_REQUESTS))),
+    ];
+    found.into_iter().filter_map(|(doubt, is_so)| is_so.then_some(doubt)).collect()
 }
 
 fn whole(loss: &Loss) -> Result<f64, Doubt> {
@@ -78,7 +90,7 @@ fn whole(loss: &Loss) -> Result<f64, Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Cell, Kind, Level, Quantiles};
+    use crate::results::{Kind, Level, Quantiles, Status};
     use crate::results_fixture::{cell, check};
     use crate::summary::rows;
 
@@ -124,6 +136,15 @@ mod tests {
         assert_eq!((found.power_ns, found.process_ns), (Ok(2000.0), Err(Doubt::AtLeast)));
         let found = relied(|c| c.validity.push(warned("in_memory")));
         assert_eq!(found.power_ns, Err(Doubt::Everything));
+        let found = relied(|c| c.validity.push(warned(FLUSH_REQUESTS)));
+        assert_eq!((found.power_ns, found.process_ns), (Err(Doubt::NotFlushed), Ok(300.0)));
+        // What an invalid block says of itself is no doubt about the others.
+        let other = doubt(|c| {
+            c.status = Status::Invalid;
+            c.counts.timeouts = 10_000;
+            c.validity.push(check(FLUSH_REQUESTS, Level::Warn, "1", "two"));
+        });
+        assert_eq!(other, [None, None, None]);
         let silent = cell(Kind::GroupCommit, 8, 0, |c| c.append_to_ack_ns = Quantiles::default());
         let found = rows(&[silent])[0].relied().unwrap();
         assert_eq!(found.ack_p99_ns, Err(Doubt::Missing));

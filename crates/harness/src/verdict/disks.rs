@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{on_strategy, rate};
+use crate::comparison::{Measure, noise_floors};
 use crate::format;
 use crate::results::{Cell, Kind, Status};
 use crate::summary::{self, Loops, Row, Stat};
@@ -100,7 +101,11 @@ fn ratio(cells: &[Cell], first: &Row, last: &Row) -> String {
         return "not known, because fewer than two blocks have both".to_owned();
     };
     let sure = if ratio.interval().is_some() { "95 %: " } else { "" };
-    let noise = if ratio.low() <= 1.0 { ", within noise" } else { "" };
+    // A ratio is no larger than what the same cell differs by from itself.
+    let floors = noise_floors(cells, Measure::AckedPerS);
+    let of = |row: &Row| floors.get(row.disk.as_str()).copied().unwrap_or(0.0);
+    let floor = 1.0 + of(first).max(of(last)) / 100.0;
+    let noise = if ratio.low() <= floor { ", within noise" } else { "" };
     let (shown, range) = (format::ratio(ratio.centre()), ratio.range(format::ratio));
     format!("{shown} times ({sure}{range} over {} blocks{noise})", ratio.blocks)
 }
@@ -225,6 +230,18 @@ mod tests {
             near.ends_with("a by b: 1.01 times (0.97–1.05 over 3 blocks, within noise)."),
             "{near}"
         );
+        // What canaries differ by is no difference of disks.
+        let canary = |(position, rate): (u32, f64)| {
+            cell(Kind::GroupCommit, 1, 0, |c| {
+                (c.strategy, c.disk) = (crate::run::CANARY.to_owned(), "b".to_owned());
+                (c.position, c.acked_per_s) = (position, rate);
+            })
+        };
+        let noisy = [(u32::MAX - 1, 100.0), (u32::MAX, 160.0)].map(canary).to_vec();
+        let two = [sync("a", 8, &[150.0; 3]), sync("b", 8, &[100.0; 3])];
+        assert!(last(&two).ends_with("1.50 times (1.50–1.50 over 3 blocks)."));
+        let found = last(&[&two[..], &[noisy]].concat());
+        assert!(found.ends_with("over 3 blocks, within noise)."), "{found}");
         let once = last(&[sync("a", 8, &[100.0]), sync("b", 8, &[50.0])]);
         assert!(once.ends_with("a by b: not known, because fewer than two blocks have both."));
         // More producers on one of them is another load.

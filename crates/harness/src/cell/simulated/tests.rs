@@ -75,6 +75,7 @@ fn load(message_bytes: u64, window: u32, pace: Pace) -> Workload {
         window,
         pace,
         reader: false,
+        deletes_every: None,
     }
 }
 

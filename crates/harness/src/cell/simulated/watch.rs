@@ -124,6 +124,7 @@ impl World<'_> {
             worst_append: std::mem::take(&mut self.watching.worst),
             pages: None,
             tail: None,
+            deleted: 0,
         });
     }
 

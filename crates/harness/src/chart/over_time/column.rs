@@ -189,7 +189,8 @@ impl Sheet {
         Ok(())
     }
 
-    /// Ticks where a sync returned, and where a segment was begun, unless that was nearly always.
+    /// Ticks where a sync returned, and where a segment was begun or an old one deleted, unless
+    /// that was nearly always.
     fn draw_ticks(&self, pen: &Pen<'_>, across: &Linear, main: &Trace) -> anyhow::Result<()> {
         let few = |happened: fn(&Moment) -> bool| {
             let found: Vec<&Moment> =
@@ -206,6 +207,11 @@ impl Sheet {
         for moment in few(|moment| moment.rolled) {
             let x = across.at(moment.at_s);
             pen.line(&[(x - 3, top - 7), (x, top - 2), (x + 3, top - 7)], Dash::Solid, BLACK)?;
+        }
+        for moment in few(|moment| moment.deleted > 0.0) {
+            let x = across.at(moment.at_s);
+            pen.line(&[(x - 3, top - 8), (x + 3, top - 2)], Dash::Solid, BLACK)?;
+            pen.line(&[(x - 3, top - 2), (x + 3, top - 8)], Dash::Solid, BLACK)?;
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::chart::choice;
 use crate::clock::float;
-use crate::profile::Sweep;
 use crate::recorded::Recorded;
 use crate::results::{Cell, Status};
 use crate::summary::Row;
@@ -44,6 +43,8 @@ pub(super) struct Moment {
     pub(super) flushed: bool,
     /// Whether a segment was full and the next one begun.
     pub(super) rolled: bool,
+    /// Old files that were deleted beside the log.
+    pub(super) deleted: f64,
 }
 
 impl<'a> Column<'a> {
@@ -51,7 +52,7 @@ impl<'a> Column<'a> {
     pub(super) fn of(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Option<Self>> {
         let mut traces = Vec::new();
         // A profile that cannot be read any more tells of no segments.
-        let sweep = Sweep::parse("profile.yaml", &recorded.manifest.profile).ok();
+        let sweep = recorded.manifest.sweep();
         let segment_bytes = sweep.map(|sweep| float(sweep.segment_bytes));
         for cell in choice::cells_of(recorded, row) {
             let moments = moments(&recorded.series(cell)?, segment_bytes);
@@ -140,11 +141,13 @@ fn moments(
     let segment = |nth| value("wrote_bytes", nth).zip(segment_bytes).map(|(at, size)| at / size);
     let mut flushes = value("flushes", 0);
     let mut segments = segment(0).map(f64::floor);
+    let mut deleted = value("deleted_files", 0);
     let mut moments = Vec::new();
     for nth in 0..rows {
         let Some(at_ns) = value("t_ns", nth) else { continue };
         let before = std::mem::replace(&mut flushes, value("flushes", nth));
         let last = std::mem::replace(&mut segments, segment(nth).map(f64::floor));
+        let fewer = std::mem::replace(&mut deleted, value("deleted_files", nth));
         moments.push(Moment {
             at_s: at_ns / 1e9,
             dirty: value("dirty_bytes", nth)
@@ -155,6 +158,7 @@ fn moments(
             worst_ns: value("worst_append_ns", nth).unwrap_or(0.0),
             flushed: before < flushes,
             rolled: last.zip(segments).is_some_and(|(last, now)| last < now),
+            deleted: fewer.zip(deleted).map_or(0.0, |(fewer, now)| now - fewer),
         });
     }
     moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -203,5 +207,13 @@ mod tests {
         let rolled = |size| moments(&of, size).iter().map(|m| m.rolled).collect::<Vec<_>>();
         assert_eq!(rolled(Some(100.0)), [false, false, true, true]);
         assert_eq!(rolled(None), [false; 4]);
+    }
+
+    #[test]
+    fn a_file_is_deleted_where_more_of_them_are_gone() {
+        let of =
+            columns(&[("t_ns", &[1e8, 2e8, 3e8, 4e8]), ("deleted_files", &[1.0, 1.0, 2.0, 2.0])]);
+        let deleted = moments(&of, None).iter().map(|m| m.deleted).collect::<Vec<_>>();
+        assert_eq!(deleted, [0.0, 0.0, 1.0, 0.0]);
     }
 }

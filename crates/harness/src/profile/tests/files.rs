@@ -98,8 +98,8 @@ profiles/disks/a.yaml:5:1: error: disks.a: plp has no meaning for tmpfs
 profiles/sysctls/a.yaml:3:14: error: sysctls.a.dirty_ratio: 200 is out of range (0 to 100)
 profiles/sysctls/b.yaml:2:7: error: a single value is expected here
 profiles/workloads/a.yaml:2:1: error: unknown key `message_byte` (have: schema, name, \
-message_bytes, producers, window, rate, find_rate, arrival, burst, reader; did you mean \
-`message_bytes`?)
+message_bytes, producers, window, rate, find_rate, arrival, burst, reader, deletes_every_ms; did \
+you mean `message_bytes`?)
 profiles/workloads/b.yaml:1:1: error: schema is missing
 profiles/workloads/b.yaml:2:16: error: workloads.b.message_bytes: 127MiB is out of range (0 to \
 4194304 bytes)

@@ -46,13 +46,18 @@ fn disk(written: &str) -> DiskSpec {
 fn a_workload_has_its_keys_and_their_defaults() {
     let plain = workload("{message_bytes: 1KiB, producers: [2]}");
     assert_eq!((plain.window, plain.pace, plain.reader), (1, Pace::Closed, false));
+    assert_eq!((plain.deletes_every, plain.is_disturbed()), (None, false));
     let all = workload(
         "{message_bytes: {0: 60, 4KiB: 40}, producers: [2, 1], window: 4096, rate: 7, \
-         arrival: poisson, burst: {messages: 3, every_ms: 20}, reader: true}",
+         arrival: poisson, burst: {messages: 3, every_ms: 20}, reader: true, \
+         deletes_every_ms: 250}",
     );
     let burst = Burst { messages: 3, every: Duration::from_millis(20) };
     let pace = Pace::Rate { per_s: 7, arrival: Arrival::Poisson, burst: Some(burst) };
     assert_eq!((all.window, all.pace, all.reader), (4096, pace, true));
+    assert_eq!(all.deletes_every, Some(Duration::from_millis(250)));
+    let cleaned = workload("{message_bytes: 1, producers: [1], deletes_every_ms: 50}");
+    assert!(all.is_disturbed() && cleaned.is_disturbed() && !cleaned.reader);
     assert_eq!(all.producers, [2, 1]);
     let bytes = all.message_bytes;
     assert_eq!((bytes.largest(), bytes.mean()), (4096, 1638));
@@ -143,6 +148,10 @@ fn paces_that_exclude_each_other_are_refused() {
     check("find_rate: {}", &["workloads.x.find_rate.p99_ms is missing"]);
     check("window: 0", &["workloads.x.window: 0 is out of range (1 to 4096)"]);
     check("reader: yes", &["workloads.x.reader: `yes` is not a choice (have: true, false)"]);
+    check(
+        "deletes_every_ms: 49",
+        &["workloads.x.deletes_every_ms: 49 is out of range (50 to 3600000)"],
+    );
     check(
         "rate: 5, arrival: poison",
         &["workloads.x.arrival: `poison` is not a choice (have: constant, poisson; did you mean \

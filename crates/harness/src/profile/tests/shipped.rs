@@ -43,6 +43,7 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         .collect();
     let names: Vec<&str> = warnings.keys().map(String::as_str).collect();
     let shipped = [
+        "deletes",
         "disks",
         "files",
         "full",
@@ -70,7 +71,8 @@ fn every_sweep_is_read_and_warns_of_what_is_meant_to_be_so() {
         ["sysctls.rocketmq-os-sh: background 50% >= limit 50%: the kernel will use half the \
           limit (25%)"]
     );
-    for name in ["disks", "files", "full", "group-commit", "rates", "reader", "sync-vs-async"] {
+    let long = "deletes disks files full group-commit rates reader sync-vs-async";
+    for name in long.split(' ') {
         assert_eq!(warnings[name], [""; 0], "{name}");
         assert_eq!(Sweep::load(name, &root()).unwrap().blocks, 7);
     }
@@ -151,6 +153,7 @@ fn workloads_are_those_that_their_names_stand_for() {
             window,
             pace,
             reader: false,
+            deletes_every: None,
         };
         assert_eq!(found[name], expect);
     };
