@@ -193,7 +193,9 @@ impl Watch for Progress {
 fn at_risk(cell: &Cell) -> String {
     let (age, bytes) = (cell.exposure.power.age_ns.p99, cell.exposure.power.bytes.p99);
     let bytes_in_words = |bytes| format::bytes(float(bytes));
-    let takes = if bytes == 0 {
+    let takes = if cell.not_hardware().in_memory {
+        "everything".to_owned()
+    } else if bytes == 0 {
         "nothing if the device honours flush".to_owned()
     } else {
         let never = cell.kind == Kind::None || cell.did_not_pass("syncs_seen");

@@ -59,12 +59,15 @@ pub fn broker_conf(settings: &Settings, segment_bytes: u64) -> String {
     words.lines
 }
 
-/// Under which kernel settings of this name something was measured, as comment lines for a broker's
-/// file: the settings are its machine's, and no key of a broker sets them.
-pub fn measured_under(manifest: &Manifest, sysctl: &str) -> String {
+/// Under which kernel settings of this name something was measured on a disk, as comment lines for
+/// a broker's file: the settings are its machine's, and no key of a broker sets them.
+pub fn measured_under(manifest: &Manifest, sysctl: &str, disk: &str) -> String {
     let mut words = Words::default();
     let name = format::clipped(sysctl, 40);
-    let applied = manifest.sysctls.iter().find(|of| of.name == sysctl).map(|of| &of.applied);
+    // A disk with limits of its own has an entry of its own.
+    let own = format!("{sysctl} on {disk}");
+    let found = |name: &str| manifest.sysctls.iter().find(|of| of.name == name);
+    let applied = found(&own).or_else(|| found(sysctl)).map(|of| &of.applied);
     match applied.filter(|applied| applied.status == Status::Applied) {
         Some(applied) => {
             words.comment(&format!("Measured under the kernel settings {name}:"));
@@ -244,13 +247,20 @@ mod tests {
         };
         let mut run = manifest();
         run.sysctls.push(AppliedSysctls { name: "small".to_owned(), applied });
-        let told = measured_under(&run, "small");
+        let told = measured_under(&run, "small", "data");
         assert!(told.starts_with("# Measured under the kernel settings small:\n"), "{told}");
         assert!(told.contains("#   vm.dirty_ratio=11\n"), "{told}");
         assert_eq!((told.lines().count(), told.contains('\u{1b}')), (3, false), "{told}");
-        assert!(measured_under(&run, "as-found").contains("that were found"));
+        assert!(measured_under(&run, "as-found", "data").contains("that were found"));
+        run.sysctls[0].name = "as-found on data".to_owned();
+        assert!(measured_under(&run, "as-found", "data").contains("vm.dirty_ratio=11"));
+        assert!(measured_under(&run, "as-found", "other").contains("that were found"));
+        run.sysctls[0].name = "small".to_owned();
         run.sysctls[0].applied.status = Status::NotApplied;
-        assert_eq!(measured_under(&run, "small"), "# Measured under the kernel settings small.\n");
+        assert_eq!(
+            measured_under(&run, "small", "data"),
+            "# Measured under the kernel settings small.\n"
+        );
         let read = BrokerConf::parse("broker.conf", &told).unwrap();
         assert!(read.notes.is_empty(), "comments alone");
     }

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::results::{Cell, Level, OpenLoop, Quantiles, Status};
     use crate::results_fixture::{cell, check, environment, manifest, open_loop};
-    use crate::validity::OVERLOAD;
+    use crate::validity::{FLUSH_REQUESTS, OVERLOAD};
 
     pub(super) const ASK: Ask = Ask {
         rate_per_s: 50_000.0,
@@ -327,7 +327,7 @@ mod tests {
             took(Kind::GroupCommit, 64, 120_000.0, 2, 0),
             took(Kind::GroupCommit, 16, 9_900.0, 13, 0),
         ];
-        cells[1].workload = "at-a-rate".to_owned();
+        (cells[1].workload, cells[1].window) = ("at-a-rate".to_owned(), 64);
         let offered = |p99_ms: u64| {
             let due_to_ack_ns =
                 Quantiles { count: 50_000, p99: p99_ms * 1_000_000, ..Quantiles::default() };
@@ -341,6 +341,15 @@ mod tests {
         // Nor is it known of less.
         let less = Ask { rate_per_s: 5_000.0, ..ASK };
         assert_eq!(first(&cells, &less).standing, Standing::Unknown);
+        // One whose producers wait for their only message is no easier load,
+        cells[1].window = 1;
+        cells[1].open_loop = Some(offered(13));
+        assert_eq!(first(&cells, &ASK).standing, Standing::Keeps);
+        // nor is one in overload that took less than was due.
+        (cells[1].window, cells[1].status) = (64, Status::Overload);
+        cells[1].open_loop = Some(OpenLoop { offered_per_s: 130_000.0, ..offered(13) });
+        assert_eq!(first(&cells, &ASK).standing, Standing::Keeps);
+        cells[1].status = Status::Valid;
         // Where it kept it, it took what was offered, however arrivals fell.
         cells[1].open_loop = Some(offered(3));
         assert_eq!(first(&cells, &ASK).standing, Standing::Keeps);
@@ -495,12 +504,17 @@ mod tests {
         assert!(bounded.syncs_per_s.unwrap() < 2.0, "{bounded:?}");
         // An open loop that broke the rest of it refutes what a closed one took.
         let mut open = took(Kind::FlushRealtime, 16, 20.0, 13, 600);
-        (open.workload, open.flush_ns.max) = ("at-a-rate".to_owned(), 50_000_000);
+        (open.workload, open.window) = ("at-a-rate".to_owned(), 64);
+        open.flush_ns.max = 50_000_000;
         let due_to_ack_ns = Quantiles { count: 500, p99: 13_000_000, ..Quantiles::default() };
         open.open_loop = Some(OpenLoop { offered_per_s: 20.0, due_to_ack_ns, ..open_loop() });
         let ask = Ask { rate_per_s: 28.4, loss_ns: 11e9, ..ASK };
         let refuted = first(&[cells[0].clone(), open], &ask);
         assert_eq!((refuted.standing, refuted.loss_ns), (Standing::Unknown, Some(10.6e9)));
+        // Nor does a bound help where syncs flush nothing.
+        let mut void = cells[0].clone();
+        void.validity.push(check(FLUSH_REQUESTS, Level::Warn, "0 per sync", "one"));
+        assert_eq!(first(&[void], &ask).standing, Standing::Unknown);
         // To kill -9 they are in the page cache.
         let kill = Ask { rate_per_s: 1.0, loss_ns: 0.0, model: LossModel::Process, ..ASK };
         assert_eq!(first(&cells, &kill).basis, Basis::Measured);

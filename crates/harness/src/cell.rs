@@ -59,6 +59,8 @@ pub struct Setting<'a> {
     pub gates: Gates,
     /// What the checks of the environment found, to be said with every cell.
     pub environment_checks: &'a [Check],
+    /// What others do on the disk meanwhile, if the workload wants that.
+    pub disturbance: Option<&'a Disturbance>,
     /// Set when the run is to stop.
     pub interrupted: &'a AtomicBool,
     /// Where what it is at can be looked at.
@@ -104,9 +106,6 @@ pub fn measure(
         return simulated::measure(setting, disk, place, strategy, workload);
     }
     let root = setting.directory.join(format!("cell-{}-{}", place.block, place.position));
-    let lasts = setting.warmup + setting.measure;
-    let Setting { directory, segment_bytes, seed, .. } = *setting;
-    let disturbance = Disturbance::create(workload, directory, segment_bytes, lasts, seed)?;
     let recorder = Arc::new(Recorder::default());
     let observer = Arc::clone(&recorder);
     let started_at_ms = wall_ms();
@@ -121,15 +120,16 @@ pub fn measure(
         recorder.count_by(load.counter());
     }
     let (window, produced, disturbed) = thread::scope(|scope| {
-        let disturbing = disturbance.start(scope);
+        let disturbing = setting.disturbance.map(|others| (others, others.start(scope)));
         let producers = load.start(scope, &log);
-        let window = watch(setting, &load, &log, &recorder, &settings, &disturbance);
+        let window = watch(setting, &load, &log, &recorder, &settings);
         load.stop(window.as_ref().map_or_else(now, |window| window.end));
         let produced: Vec<Produced> = producers
             .into_iter()
             .map(|thread| thread.join().expect("producers catch errors"))
             .collect();
-        (window, produced, disturbance.stop(disturbing))
+        let disturbed = disturbing.map(|(others, threads)| others.stop(threads));
+        (window, produced, disturbed)
     });
     // The rest need not become durable: the log is removed.
     log.abandon();
@@ -140,7 +140,7 @@ pub fn measure(
         return Err(anyhow!("strategy {}: {failed}", strategy.name));
     }
     removed?;
-    disturbed?;
+    disturbed.transpose()?;
     let Some(window) = window else { return Ok(None) };
     let record_bytes = mean_record_bytes(&workload.message_bytes)?;
     let events = Events { commits: recorder.commits(), flushes: recorder.flushes() };

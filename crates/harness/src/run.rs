@@ -29,6 +29,7 @@ use crate::disk::Probe;
 use crate::disks::ServerCommand;
 use crate::format;
 use crate::live::{Live, Phase};
+use crate::load::Disturbance;
 use crate::output::Output;
 use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
@@ -289,6 +290,19 @@ struct Running<'a> {
     deadline: store_core::Nanos,
 }
 
+/// What this cell is to be disturbed by, made where its log will be.
+fn disturbance(
+    sweep: &Sweep,
+    bench: &Bench,
+    what: &What<'_>,
+    measure: Duration,
+    interrupted: &AtomicBool,
+) -> Result<Option<Disturbance>> {
+    let What::Strategy(_, workload, _) = what else { return Ok(None) };
+    let (directory, segment_bytes) = (bench.directory(), sweep.segment_bytes);
+    Disturbance::create(workload, directory, segment_bytes, measure, sweep.seed, interrupted)
+}
+
 impl Running<'_> {
     fn blocks(&mut self) -> Result<Outcome> {
         let sweep = &self.order.sweep;
@@ -425,6 +439,16 @@ impl Running<'_> {
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
         let mut checks = bench.checks.clone();
         checks.push(applied.clone());
+        let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
+        let length = sweep.measure.min(longest);
+        // Before the rest: what writing them does to a disk is nothing that a cell is to show.
+        let disturbance = match disturbance(sweep, bench, &item.what, length, self.interrupted) {
+            Ok(disturbance) => disturbance,
+            Err(error) => return self.give_up(item.disk, block, error).map(|()| None),
+        };
+        if self.interrupted.load(Ordering::Relaxed) && disturbance.is_some() {
+            return Ok(Some(Outcome::Interrupted));
+        }
         if bench.simulated.is_none() {
             self.order.live.enter(Phase::Resting, sweep.settle);
             let seen = settle(bench.directory(), sweep, self.interrupted);
@@ -432,7 +456,6 @@ impl Running<'_> {
             checks.extend(seen.into_iter().filter(|_| !item.what.is_search()));
         }
         let bench = self.benches[item.disk].as_ref().expect("the caller has looked");
-        let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
         let setting = Setting {
             run: &run,
             directory: bench.directory(),
@@ -442,13 +465,14 @@ impl Running<'_> {
             volatile_cache: bench.info.write_cache.as_deref() != Some("write through"),
             has_fua: bench.info.details.fua == Some(true),
             warmup: sweep.warmup.min(longest),
-            measure: sweep.measure.min(longest),
+            measure: length,
             soft_bytes: bench.limits.soft,
             hard_bytes: bench.limits.hard,
             segment_bytes: sweep.segment_bytes,
             seed: sweep.seed,
             gates: sweep.gates,
             environment_checks: &checks,
+            disturbance: disturbance.as_ref(),
             interrupted: self.interrupted,
             live: &self.order.live,
         };

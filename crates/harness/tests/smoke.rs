@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use harness::output::read_cells;
 use harness::profile::Sweep;
+use harness::recorded::Recorded;
 use harness::results::{Cell, Environment, Kind, Level, Manifest, Outcome};
 use harness::run::{Order, Plan, Watch, run_any_build};
 use harness::sysctl::Roots;
@@ -116,6 +117,31 @@ fn a_run_leaves_records_charts_and_a_report_and_no_log() {
     }
     let latest = results.path().join("latest/report.html");
     assert_eq!(fs::read_to_string(latest).unwrap(), text("report.html"));
+}
+
+#[test]
+fn old_segments_are_deleted_while_a_cell_is_measured() {
+    let (disk, results) = (place(), place());
+    let text = "schema: flushmark.profile/v1\nname: own\n\
+        run: {blocks: 1, warmup_ms: 20, measure_ms: 400}\n\
+        workloads: {w: {message_bytes: 1KiB, producers: [1], deletes_every_ms: 50, reader: true}}\n\
+        strategies: {timed: {kind: flush_realtime}}\n\
+        matrix: {workloads: [w], strategies: [timed]}\nlog: {segment_bytes: 1MiB}\n";
+    let sweep = Sweep::parse("own", text).unwrap();
+    let order = Order { sweep, ..order(disk.path(), results.path()) };
+    let interrupted = AtomicBool::new(false);
+    let mut watcher =
+        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let finished = run_any_build(&order, &interrupted, &mut watcher).unwrap();
+    assert!(finished.error.is_none(), "{:?}", finished.error);
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "an old file was left behind");
+    let is_strategy = |cell: &&Cell| cell.kind == Kind::FlushRealtime;
+    let cell = finished.cells.iter().find(is_strategy).unwrap();
+    assert_eq!((cell.deletes_every_ms, cell.reader), (Some(50), true));
+    let series = Recorded::read(&finished.path).unwrap().series(cell).unwrap();
+    let deleted: Vec<f64> = series["deleted_files"].iter().map(|of| of.unwrap()).collect();
+    assert!(deleted.is_sorted() && deleted.iter().any(|of| *of > 0.0), "{deleted:?}");
+    assert!(deleted.iter().all(|of| *of <= 8.0), "{deleted:?}");
 }
 
 #[test]

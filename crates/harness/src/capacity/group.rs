@@ -35,7 +35,7 @@ impl<'a> Group<'a> {
         manifest: &Manifest,
     ) -> Self {
         let row = seen[0].row;
-        let kernel = measured_under(manifest, &row.sysctl);
+        let kernel = measured_under(manifest, &row.sysctl, &row.disk);
         let settings = sweep.and_then(|sweep| {
             let strategy = sweep.strategies.iter().find(|of| of.name == row.strategy)?;
             Some((strategy.settings, sweep.segment_bytes))
@@ -131,19 +131,22 @@ impl<'a> Group<'a> {
     }
 
     /// Whether what a closed loop kept is broken, as `breaks` says, by an open one of no more and
-    /// no larger messages, which hides nothing.
+    /// no larger messages, which hides nothing; not by one whose producers had less on their way.
     fn is_refuted(&self, kept: &Seen<'_>, breaks: impl Fn(&Seen<'_>) -> bool) -> bool {
         let is_less = |seen: &&Seen<'_>| {
             seen.most_per_s() <= kept.least_per_s() && seen.message_bytes() <= kept.message_bytes()
         };
-        let mut open = self.seen.iter().filter(|seen| seen.is_open() && !seen.is_harder);
+        let is_free = |seen: &&Seen<'_>| {
+            seen.is_open() && seen.most_in_flight() >= kept.most_in_flight() && !seen.is_harder
+        };
+        let mut open = self.seen.iter().filter(is_free);
         !kept.is_open() && open.any(|seen| is_less(&seen) && breaks(seen))
     }
 
     /// Whether the row broke what is asked, and by its load: of one that is slow the pages told,
     /// and a faster load fills them.
     fn breaks(&self, seen: &Seen<'_>, ask: &Ask) -> bool {
-        !self.is_slow(seen, ask) && !seen.broken(ask, 0.0).is_empty()
+        !self.is_slow(seen, ask) && seen.broke(ask, 0.0)
     }
 
     fn is_slow(&self, seen: &Seen<'_>, ask: &Ask) -> bool {
@@ -212,7 +215,8 @@ impl<'a> Group<'a> {
             format::duration(loss)
         );
         let is_late = |seen: &Seen<'_>| seen.broken_but_loss(ask).is_some();
-        let took = self.above(ask).filter(|seen| !is_late(seen) && !self.is_refuted(seen, is_late));
+        let took = self.above(ask).filter(|seen| !is_late(seen) && !seen.is_void(ask.model));
+        let took = took.filter(|seen| !self.is_refuted(seen, is_late));
         let best = took.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
         let found = match best {
             Some(seen) if loss <= ask.loss_ns => Choice {
@@ -253,8 +257,8 @@ impl<'a> Group<'a> {
         let broke = |seen: &Seen<'_>| {
             // What it lost was that of its own interval.
             let is_of_another = interval < configured;
-            let lost = is_of_another || seen.broken(ask, self.older_ns(seen, ask)).is_empty();
-            !lost || seen.broken_but_loss(ask).is_some()
+            let lost = !is_of_another && seen.broke(ask, self.older_ns(seen, ask));
+            lost || seen.broken_but_loss(ask).is_some()
         };
         if self.below(ask).any(broke) {
             return None;

@@ -17,7 +17,6 @@ use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
 use crate::statistics::Line;
-use crate::summary::Doubt;
 
 /// A fit to the rows of one strategy under kernel settings on a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -227,11 +226,11 @@ impl Model {
 }
 
 /// Whether a row's figures are what its load does: times in overload grow with the time measured,
-/// and a lower bound can be neither fitted nor missed by a percentage.
+/// a lower bound can be neither fitted nor missed by a percentage, and where nothing is flushed no
+/// interval bounds anything.
 fn tells(seen: &Seen<'_>) -> bool {
-    let losses = [LossModel::Power, LossModel::Process].map(|model| seen.loss_ns(model));
-    let is_bound = losses.iter().any(|loss| matches!(loss, Err(Doubt::AtLeast)));
-    !is_bound && !seen.row.is_overloaded()
+    let is_whole = |model| seen.loss_ns(model).is_ok();
+    LossModel::ALL.into_iter().all(is_whole) && !seen.row.is_overloaded()
 }
 
 /// Each row as the others predict it.
@@ -333,6 +332,7 @@ mod tests {
     use crate::capacity::{Basis, Standing, capacity};
     use crate::results::{Cell, Kind, Level, OpenLoop, Quantiles, Status};
     use crate::results_fixture::{cell, check, open_loop};
+    use crate::validity::FLUSH_REQUESTS;
 
     /// Timed rows on a disk with 2 ms a sync and 1 ns a byte, off by `wrong` in one of them.
     fn rows(wrong: f64) -> Vec<Cell> {
@@ -378,7 +378,7 @@ mod tests {
         let found = |p99_ms: u64, ask: &Ask| {
             let mut cells = rows(1.0);
             let mut open = cells[0].clone();
-            (open.producers, open.workload) = (16, "at-a-rate".to_owned());
+            (open.producers, open.window, open.workload) = (16, 64, "at-a-rate".to_owned());
             let p99 = p99_ms * 1_000_000;
             let due_to_ack_ns = Quantiles { count: 50_000, p99, ..Quantiles::default() };
             let offered_per_s = open.acked_per_s;
@@ -440,7 +440,7 @@ mod tests {
         let (count, reason) = held(|_| {});
         assert!(count == 12 && reason.is_some_and(|of| of.contains("is off by")), "it counts");
         assert_eq!(held(|c| c.status = Status::Overload), (9, None));
-        for code in ["syncs_seen", "commits_seen"] {
+        for code in ["syncs_seen", "commits_seen", FLUSH_REQUESTS] {
             let mut cells = rows(1.0);
             for cell in &mut cells {
                 cell.validity.push(check(code, Level::Warn, "1", "two"));

@@ -59,24 +59,34 @@ impl<'a> Seen<'a> {
         self.relied.ack_p99_ns.ok()
     }
 
-    /// Messages a second in the slowest block,
+    /// Messages a second that it took in the slowest block,
     pub(super) fn least_per_s(&self) -> f64 {
-        let acked = || self.row.figures.map_or(0.0, |figures| figures.acked_per_s.min);
-        self.offered_per_s().unwrap_or_else(acked)
+        match self.offered_per_s() {
+            // How arrivals fell is chance.
+            Some((least, _)) if !self.row.is_overloaded() => least,
+            _ => self.row.figures.map_or(0.0, |figures| figures.acked_per_s.min),
+        }
     }
 
-    /// and in the fastest.
+    /// and that it was given in the fastest.
     pub(super) fn most_per_s(&self) -> f64 {
         let acked = || self.row.figures.map_or(f64::INFINITY, |figures| figures.acked_per_s.max);
-        self.offered_per_s().unwrap_or_else(acked)
+        self.offered_per_s().map_or_else(acked, |(_, most)| most)
     }
 
-    /// The rate of an open loop that kept up: how its arrivals fell is chance.
-    fn offered_per_s(&self) -> Option<f64> {
+    /// What was due a second in an open loop, at least and at most.
+    fn offered_per_s(&self) -> Option<(f64, f64)> {
         let mut each = self.cells.iter().map(|cell| Some(cell.open_loop.as_ref()?.offered_per_s));
         let first = each.next()??;
-        let least = each.try_fold(first, |least, offered| Some(least.min(offered?)))?;
-        (!self.row.is_overloaded()).then_some(least)
+        each.try_fold((first, first), |(least, most), offered| {
+            Some((least.min(offered?), most.max(offered?)))
+        })
+    }
+
+    /// Messages that may be on their way at a time.
+    pub(super) fn most_in_flight(&self) -> u64 {
+        let windows = self.cells.iter().map(|cell| u64::from(cell.window)).max();
+        u64::from(self.row.producers) * windows.unwrap_or(1)
     }
 
     /// Whether it says, of messages that come when they come, what a closed loop hides: while a
@@ -128,7 +138,18 @@ impl<'a> Seen<'a> {
         lost.into_iter().chain(self.broken_but_loss(ask)).collect()
     }
 
-    /// The same without what it loses.
+    /// Whether it broke what is asked for sure: of a loss that was not seen whole nobody knows.
+    pub(super) fn broke(&self, ask: &Ask, older_ns: f64) -> bool {
+        let lost = self.loss_ns(ask.model).is_ok_and(|loss| loss + older_ns > ask.loss_ns);
+        lost || self.broken_but_loss(ask).is_some()
+    }
+
+    /// Whether what it promised of this crash is void, whatever its load: nothing was flushed.
+    pub(super) fn is_void(&self, model: LossModel) -> bool {
+        matches!(self.loss_ns(model), Err(Doubt::Everything | Doubt::NotFlushed))
+    }
+
+    /// What of the asked was broken beside what it loses.
     pub(super) fn broken_but_loss(&self, ask: &Ask) -> Option<String> {
         // With more due than it takes, messages wait ever longer, whether anybody asks or not.
         if self.row.is_overloaded() {

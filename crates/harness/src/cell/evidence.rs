@@ -538,6 +538,7 @@ mod tests {
             seed: 1,
             gates: Gates::default(),
             environment_checks: &[],
+            disturbance: None,
             interrupted,
             live: Box::leak(Box::default()),
         }

@@ -43,10 +43,9 @@ pub(super) fn watch(
     log: &Log,
     recorder: &Recorder,
     settings: &Settings,
-    disturbance: &Disturbance,
 ) -> Option<Window> {
     let each_sample = each_sample(setting.measure);
-    let mut watcher = Watcher::new(load, log, recorder, disturbance, each_sample);
+    let mut watcher = Watcher::new(load, log, recorder, setting.disturbance, each_sample);
     setting.live.enter(Phase::WarmingUp, setting.warmup);
     let stop = || setting.interrupted.load(Ordering::Relaxed);
     watcher.sample();
@@ -70,6 +69,9 @@ pub(super) fn watch(
     let start = watcher.sample();
     load.measure(start.from);
     watcher.measure(start.from);
+    if let Some(others) = setting.disturbance {
+        others.begin();
+    }
     setting.live.enter(Phase::Measuring, setting.measure);
     let promise = strategy::promise(settings);
     let sampler_before = thread_ns();
@@ -161,7 +163,7 @@ struct Watcher<'a> {
     load: &'a Load,
     log: &'a Log,
     recorder: &'a Recorder,
-    disturbance: &'a Disturbance,
+    disturbance: Option<&'a Disturbance>,
     each_sample: Duration,
     samples: Vec<Sample>,
     /// When the next row is due, once measuring has begun.
@@ -176,7 +178,7 @@ impl<'a> Watcher<'a> {
         load: &'a Load,
         log: &'a Log,
         recorder: &'a Recorder,
-        disturbance: &'a Disturbance,
+        disturbance: Option<&'a Disturbance>,
         each_sample: Duration,
     ) -> Self {
         Self {
@@ -233,7 +235,7 @@ impl<'a> Watcher<'a> {
             flushes: self.recorder.flush_count(),
             worst_append: self.load.take_worst(),
             pages,
-            deleted: self.disturbance.deleted(),
+            deleted: self.disturbance.map_or(0, Disturbance::deleted),
         });
         true
     }

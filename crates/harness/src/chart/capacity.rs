@@ -30,7 +30,8 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     let Some(drawn) = disks.first().copied() else { return Ok(None) };
     let mut sizes = sizes(recorded);
     let all = sizes.len();
-    thin(&mut sizes, (MOST_ANSWERS / strategies(&rows)).max(MOST_SIZES));
+    let each = strategies(&rows) * LOSSES_NS.len() * RATES_PER_S.len();
+    thin(&mut sizes, (MOST_QUESTIONS / each).max(MOST_SIZES));
     let not_asked = all - sizes.len();
     let fields = fields(recorded, &disks, &sizes)?;
     let of_disk: Vec<Row> = rows.iter().filter(|row| row.disk == drawn).cloned().collect();
@@ -470,8 +471,8 @@ const HEADS: [&str; 10] = [
 const LOSSES_NS: [f64; 4] = [0.0, 10e6, 100e6, 1e9];
 /// A line of a grid for each.
 const RATES_PER_S: [f64; 5] = [100.0, 1e3, 1e4, 1e5, 1e6];
-/// Sizes by strategies that are asked about: a run of a great many of both would take hours.
-const MOST_ANSWERS: usize = 2000;
+/// A run of a great many sizes and strategies would be asked for hours.
+const MOST_QUESTIONS: usize = 40_000;
 /// Columns of a grid that have room for names.
 const MOST_SIZES: usize = 4;
 /// What the fields call kernel settings; more are told by the table.

@@ -74,7 +74,8 @@ struct Shape<'a> {
     message_bytes: u64,
     is_poisson: bool,
     has_bursts: bool,
-    is_disturbed: bool,
+    reader: bool,
+    deletes_every_ms: Option<u64>,
 }
 
 impl Point<'_> {
@@ -140,7 +141,8 @@ fn point<'a>(row: &'a Row, figures: &Figures, cells: &[&Cell], invalid: bool) ->
             message_bytes: first.message_bytes,
             is_poisson: open.arrival == Arrival::Poisson,
             has_bursts: has_bursts(first),
-            is_disturbed: first.is_disturbed(),
+            reader: first.reader,
+            deletes_every_ms: first.deletes_every_ms,
         },
     })
 }

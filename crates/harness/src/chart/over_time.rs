@@ -61,8 +61,9 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// The load with most kernel settings, of these the one with most dirty pages: of a strategy
-    /// rather than of appends that nothing flushes, of real hardware where there is any.
+    /// The load with most kernel settings, of these the one with most dirty pages, beside which
+    /// files are deleted if there is one: of a strategy rather than of appends that nothing
+    /// flushes, of real hardware where there is any.
     fn of(recorded: &Recorded, all: &'a [Row]) -> anyhow::Result<Option<Self>> {
         let dirtiest = |row: &Row| {
             let cells = choice::cells_of(recorded, row);
@@ -80,7 +81,11 @@ impl<'a> Shown<'a> {
             let is_real = rows.iter().all(|(row, _)| row.not_hardware.word().is_none());
             let is_strategy = rows.iter().all(|(row, _)| row.kind.is_strategy());
             let dirty = rows.iter().map(|(_, dirty)| *dirty).max();
-            (is_real, is_strategy, rows.len().min(MOST), dirty)
+            let deletes = rows.iter().any(|(row, _)| {
+                let cells = choice::cells_of(recorded, row);
+                cells.iter().any(|cell| cell.deletes_every_ms.is_some())
+            });
+            (is_real, is_strategy, rows.len().min(MOST), deletes, dirty)
         });
         let Some(((disk, strategy, workload, producers), mut rows)) = best else { return Ok(None) };
         rows.sort_by_key(|(row, dirty)| (std::cmp::Reverse(*dirty), &row.sysctl));
@@ -219,4 +224,4 @@ const HEADS: [&str; 8] = [
     "append p99",
 ];
 /// Kernel settings side by side.
-const MOST: usize = 4;
+const MOST: usize = 6;

@@ -1,6 +1,7 @@
 //! What others do on the disk while a log is written.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::cleaner::Cleaner;
 use super::reader::{READ_BYTES, Reader};
 use crate::profile::Workload;
 
-/// What disturbs a cell, if anything does.
+/// What disturbs a cell.
 #[derive(Debug)]
 pub struct Disturbance {
     reader: Option<Reader>,
@@ -22,8 +23,8 @@ pub struct Disturbance {
 pub struct Disturbing<'scope>(Vec<ScopedJoinHandle<'scope, std::io::Result<()>>>);
 
 impl Disturbance {
-    /// Makes the files that this workload wants read or deleted, in `directory`, for a cell that
-    /// lasts so long.
+    /// Makes the files that this workload wants read or deleted, in `directory`, for a cell that is
+    /// measured for so long; `None` if it wants none. If it is interrupted, they are not whole.
     ///
     /// # Errors
     ///
@@ -32,30 +33,43 @@ impl Disturbance {
         workload: &Workload,
         directory: &Path,
         segment_bytes: u64,
-        lasts: Duration,
+        measure: Duration,
         seed: u64,
-    ) -> Result<Self> {
-        let reader = workload.reader.then(|| Reader::create(directory, seed)).transpose()?;
-        let each = workload.deletes_every;
-        let cleaner = each.map(|each| Cleaner::create(directory, segment_bytes, each, lasts, seed));
-        Ok(Self { reader, cleaner: cleaner.transpose()? })
+        interrupted: &AtomicBool,
+    ) -> Result<Option<Self>> {
+        let reader = workload.reader.then(|| Reader::create(directory, seed, interrupted));
+        let cleaner = workload.deletes_every.map(|each| {
+            Cleaner::create(directory, segment_bytes, (each, measure), seed, interrupted)
+        });
+        let made = Self { reader: reader.transpose()?, cleaner: cleaner.transpose()? };
+        Ok(workload.is_disturbed().then_some(made))
     }
 
     /// Bytes of those files.
-    pub fn bytes(workload: &Workload, segment_bytes: u64, lasts: Duration) -> u64 {
+    pub fn bytes(workload: &Workload, segment_bytes: u64, measure: Duration) -> u64 {
         let read = if workload.reader { READ_BYTES } else { 0 };
         let each = workload.deletes_every;
-        read + each.map_or(0, |each| Cleaner::bytes(segment_bytes, each, lasts))
+        read + each.map_or(0, |each| Cleaner::bytes(segment_bytes, each, measure))
     }
 
-    /// Disturbs from now on, in threads of their own.
+    /// Reads from now on, in a thread of its own; another deletes once it [begins](Self::begin).
     pub fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
     ) -> Disturbing<'scope> {
-        let reading = self.reader.as_ref().map(|reader| scope.spawn(|| reader.run()));
+        let reading = self.reader.as_ref().map(|reader| {
+            reader.renew();
+            scope.spawn(|| reader.run())
+        });
         let cleaning = self.cleaner.as_ref().map(|cleaner| scope.spawn(|| cleaner.run()));
         Disturbing(reading.into_iter().chain(cleaning).collect())
+    }
+
+    /// The cell is measured from now on.
+    pub fn begin(&self) {
+        if let Some(cleaner) = &self.cleaner {
+            cleaner.begin();
+        }
     }
 
     /// Lets the threads end, and waits for them.
@@ -76,7 +90,7 @@ impl Disturbance {
         ended.into_iter().collect::<std::io::Result<()>>().context("what disturbs the cell")
     }
 
-    /// Files deleted so far.
+    /// Files deleted since it began.
     pub fn deleted(&self) -> u64 {
         self.cleaner.as_ref().map_or(0, Cleaner::deleted)
     }

@@ -26,9 +26,9 @@ impl Reader {
     /// # Errors
     ///
     /// If they cannot be written.
-    pub(super) fn create(directory: &Path, seed: u64) -> Result<Self> {
+    pub(super) fn create(directory: &Path, seed: u64, interrupted: &AtomicBool) -> Result<Self> {
         let path = directory.join("history");
-        let file = old::write(&path, READ_BYTES, seed)?;
+        let file = old::write(&path, READ_BYTES, seed, interrupted)?;
         Ok(Self { path, file, is_over: AtomicBool::new(false), read_bytes: AtomicU64::new(0) })
     }
 
@@ -50,6 +50,11 @@ impl Reader {
             fadvise(&self.file, number * len, std::num::NonZeroU64::new(len), Advice::DontNeed)?;
         }
         Ok(())
+    }
+
+    /// Takes back an earlier [`stop`](Self::stop), for another cell of a search.
+    pub(super) fn renew(&self) {
+        self.is_over.store(false, Ordering::Relaxed);
     }
 
     /// Lets [`run`](Self::run) return.
@@ -75,7 +80,7 @@ mod tests {
     #[test]
     fn it_reads_until_it_is_stopped_and_leaves_nothing_behind() {
         let root = tempfile::tempdir().unwrap();
-        let reader = Reader::create(root.path(), 1).unwrap();
+        let reader = Reader::create(root.path(), 1, &AtomicBool::new(false)).unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| reader.run());
             while reader.read_bytes.load(Ordering::Relaxed) < 4 * store_core::length_u64(PIECE) {

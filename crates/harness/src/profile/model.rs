@@ -24,6 +24,8 @@ pub struct Sweep {
     pub warmup: Duration,
     /// Measuring in each cell.
     pub measure: Duration,
+    /// Log bytes after which a cell may end before its time; `None`: what disk and memory suggest.
+    pub cell_bytes: Option<u64>,
     /// Rest before each cell, once little enough is dirty.
     pub settle: Duration,
     /// A cell begins when fewer bytes than this are dirty or on their way to a disk.

@@ -230,6 +230,15 @@ impl Reader {
             );
             self.error(arrival.referenced, message);
         }
+        if let Some(deletes) = &shape.deletes_every_ms
+            && shape.find_rate.is_some()
+        {
+            let message = format!(
+                "{path}: deletes_every_ms has no meaning with find_rate: the files would be gone \
+                 after the first rate that is tried"
+            );
+            self.error(deletes.referenced, message);
+        }
         if let Some(burst) = &shape.burst
             && shape.rate.is_none()
         {

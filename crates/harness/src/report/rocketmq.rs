@@ -87,9 +87,8 @@ fn broker_confs(manifest: &Manifest, rows: &[Row]) -> String {
     for strategy in sweep.strategies.iter().filter(|strategy| is_shown(&strategy.name)) {
         let name = format::escaped(&strategy.name);
         let own = rows.iter().filter(|row| row.strategy == strategy.name);
-        let sysctls: BTreeSet<&str> = own.map(|row| &*row.sysctl).collect();
-        let under: String =
-            sysctls.into_iter().map(|sysctl| measured_under(manifest, sysctl)).collect();
+        let places = own.map(|row| measured_under(manifest, &row.sysctl, &row.disk));
+        let under: String = places.collect::<BTreeSet<String>>().into_iter().collect();
         let conf = broker_conf(&strategy.settings, sweep.segment_bytes);
         let conf = format::escaped(&(under + &conf));
         out += "<details><summary>broker.conf of ";

@@ -197,8 +197,11 @@ impl Limits {
         if by_space < LEAST_CELL_BYTES {
             return None;
         }
-        let soft = by_disk.clamp(64 << 20, MOST_CELL_BYTES).min(by_memory).min(by_space);
-        let hard = (2 * soft).min(by_memory).min(by_space);
+        // Who asks for so much wants the page cache full up to the kernel's limits.
+        let most = if sweep.cell_bytes.is_some() { by_space } else { by_memory.min(by_space) };
+        let usual = by_disk.clamp(64 << 20, MOST_CELL_BYTES);
+        let soft = sweep.cell_bytes.unwrap_or(usual).min(most);
+        let hard = (2 * soft).min(most);
         let all_seconds = (sweep.warmup + sweep.measure).as_secs_f64();
         let raw = raw::FILE_BYTES + round(float(probe.write_bytes_per_s) * all_seconds);
         Some(Self { soft, hard, most: hard + beside, raw })
@@ -218,8 +221,7 @@ impl Limits {
     /// Segments made ahead, the one at the end, the file of the raw loop, and what is read and
     /// deleted beside them.
     fn beside(sweep: &profile::Sweep) -> u64 {
-        let lasts = sweep.warmup + sweep.measure;
-        let of = |workload| Disturbance::bytes(workload, sweep.segment_bytes, lasts);
+        let of = |workload| Disturbance::bytes(workload, sweep.segment_bytes, sweep.measure);
         let old = sweep.workloads.iter().map(of).max().unwrap_or(0);
         3 * sweep.segment_bytes + raw::FILE_BYTES + old
     }
@@ -275,7 +277,32 @@ mod tests {
     use super::*;
     use crate::profile::{Io, Prealloc, Settings};
     use crate::results::Arrival;
+    use crate::results_fixture;
     use crate::run::plan::canary;
+
+    #[test]
+    fn a_cell_writes_what_is_asked_and_at_most_half_of_what_is_free() {
+        let limits = |run: &str, free_gib: u64| {
+            let text = format!(
+                "schema: flushmark.profile/v1\nname: own\nrun: {{measure_ms: 1000{run}}}\n\
+                 workloads: {{w: {{message_bytes: 1KiB, producers: [1]}}}}\n\
+                 strategies: {{s: {{kind: none}}}}\nmatrix: {{workloads: [w], strategies: [s]}}\n"
+            );
+            let mut environment = results_fixture::environment();
+            environment.memory_bytes = Some(8 << 30);
+            environment.disk.free_bytes = free_gib << 30;
+            let sweep = profile::Sweep::parse("own", &text).unwrap();
+            let write_bytes_per_s = 1 << 30;
+            let probe =
+                Probe { syncs: 1, sync_ns_p50: 1, sync_ns_p99: 1, no_op: false, write_bytes_per_s };
+            let found = Limits::new(&sweep, &environment, &probe).unwrap();
+            (found.soft >> 20, found.hard >> 20)
+        };
+        assert_eq!(limits("", 90), (2048, 2048), "a quarter of memory");
+        assert_eq!(limits(", cell_bytes: 16GiB", 90), (16 << 10, 32 << 10));
+        let (soft, hard) = limits(", cell_bytes: 16GiB", 20);
+        assert!(soft == hard && (9 << 10..10 << 10).contains(&soft), "{soft}");
+    }
 
     #[test]
     fn a_cell_writes_its_zeroes_and_each_probe_of_a_search_too() {

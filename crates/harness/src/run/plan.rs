@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{float, nanos};
 use crate::format;
+use crate::load::Disturbance;
 use crate::profile::{
     Disk, DiskSpec, Gates, Io, MessageBytes, Pace, Prealloc, Settings, Strategy, Sweep, Workload,
 };
@@ -100,10 +101,18 @@ pub(super) fn block_time(sweep: &Sweep) -> Duration {
         };
         block.iter().filter(of_kind).map(probes).fold(0, u32::saturating_add)
     });
+    let old = |item: &Item<'_>| match item.what {
+        What::Strategy(_, workload, _) => {
+            Disturbance::bytes(workload, sweep.segment_bytes, sweep.measure)
+        }
+        What::Raw(_) => 0,
+    };
+    let old: u64 = block.iter().map(old).fold(0, u64::saturating_add);
     let canaries = if sweep.canary && real > 0 { 2 } else { 0 };
     each.saturating_mul(real)
         + SIMULATED_CELL.saturating_mul(simulated)
         + (canary_time(sweep) + AROUND_A_CELL) * canaries
+        + Duration::from_secs(old / OLD_BYTES_PER_S)
 }
 
 fn is_searched(workload: &Workload) -> bool {
@@ -209,6 +218,8 @@ pub const CANARY: &str = "canary";
 /// A canary is measured no longer.
 pub(super) const LONGEST_CANARY: Duration = Duration::from_secs(5);
 /// Opening, the first segments, and removing the log again.
+/// How fast files are made that others read or delete: many a disk is faster.
+const OLD_BYTES_PER_S: u64 = 400 << 20;
 const AROUND_A_CELL: Duration = Duration::from_millis(400);
 /// What a cell in virtual time takes of the machine's: less with few appends, more with many.
 const SIMULATED_CELL: Duration = Duration::from_secs(1);

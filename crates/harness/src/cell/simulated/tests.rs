@@ -28,6 +28,7 @@ fn setting(disk: DiskType, interrupted: &AtomicBool) -> Setting<'_> {
         seed: 42,
         gates: Gates::default(),
         environment_checks: &[],
+        disturbance: None,
         interrupted,
         live: Box::leak(Box::default()),
     }

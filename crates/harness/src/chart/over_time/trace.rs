@@ -141,7 +141,8 @@ fn moments(
     let segment = |nth| value("wrote_bytes", nth).zip(segment_bytes).map(|(at, size)| at / size);
     let mut flushes = value("flushes", 0);
     let mut segments = segment(0).map(f64::floor);
-    let mut deleted = value("deleted_files", 0);
+    // Counted since measuring began.
+    let mut deleted = value("deleted_files", 0).map(|_| 0.0);
     let mut moments = Vec::new();
     for nth in 0..rows {
         let Some(at_ns) = value("t_ns", nth) else { continue };
@@ -214,6 +215,6 @@ mod tests {
         let of =
             columns(&[("t_ns", &[1e8, 2e8, 3e8, 4e8]), ("deleted_files", &[1.0, 1.0, 2.0, 2.0])]);
         let deleted = moments(&of, None).iter().map(|m| m.deleted).collect::<Vec<_>>();
-        assert_eq!(deleted, [0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(deleted, [1.0, 0.0, 1.0, 0.0]);
     }
 }

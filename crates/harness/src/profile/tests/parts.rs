@@ -149,6 +149,16 @@ fn paces_that_exclude_each_other_are_refused() {
     check("window: 0", &["workloads.x.window: 0 is out of range (1 to 4096)"]);
     check("reader: yes", &["workloads.x.reader: `yes` is not a choice (have: true, false)"]);
     check(
+        "find_rate: {p99_ms: 1}, deletes_every_ms: 50",
+        &["workloads.x: deletes_every_ms has no meaning with find_rate: the files would be gone \
+           after the first rate that is tried"],
+    );
+    check(
+        "deletes_every_ms: 1201",
+        &["workloads.x.deletes_every_ms: nothing is deleted in the 1200 ms that a cell is \
+           measured for (run.measure_ms)"],
+    );
+    check(
         "deletes_every_ms: 49",
         &["workloads.x.deletes_every_ms: 49 is out of range (50 to 3600000)"],
     );
@@ -451,17 +461,23 @@ fn nothing_else_is_called_as_found() {
 fn a_run_has_what_comes_around_the_cells() {
     let bare = Sweep::parse("p.yaml", GOOD).unwrap();
     assert_eq!((bare.settle, bare.drain_dirty_below_bytes), (Duration::ZERO, 16 << 20));
+    assert_eq!(bare.cell_bytes, None);
     assert_eq!((bare.canary, bare.slo), (false, Slo::default()));
     let gates = Gates { min_effect_pct: 5, noise_max_pct: 15, steal_max_pct: 2 };
     assert_eq!(bare.gates, gates);
     let text = format!(
-        "{GOOD}run: {{blocks: 6, settle_ms: 7, drain_dirty_below: 1MiB, canary: true}}\n\
+        "{GOOD}run: {{blocks: 6, settle_ms: 7, drain_dirty_below: 1MiB, canary: true, cell_bytes: \
+         64MiB}}\n\
          slo: {{ack_p99_ms: 10, power_loss_rpo_ms: 0}}\n\
          gates: {{min_effect_pct: 1, noise_max_pct: 2, steal_max_pct: 3}}\n"
     );
     let full = Sweep::parse("p.yaml", &text).unwrap();
     assert_eq!((full.settle, full.drain_dirty_below_bytes), (Duration::from_millis(7), 1 << 20));
-    assert!(full.canary);
+    assert_eq!((full.canary, full.cell_bytes), (true, Some(64 << 20)));
+    check_added(
+        "run: {cell_bytes: 63MiB}",
+        "p.yaml:8:19: error: run.cell_bytes: 63MiB is out of range (67108864 to 1099511627776 bytes)",
+    );
     let slo =
         Slo { ack_p99: Some(Duration::from_millis(10)), power_loss_rpo: Some(Duration::ZERO) };
     assert_eq!(full.slo, slo);
