@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use harness::capacity::{self, Ask};
-use harness::chart::LossModel;
 use harness::recorded::Recorded;
+use harness::summary::LossModel;
 
 use crate::{exit, say};
 

@@ -20,10 +20,10 @@ use self::group::Group;
 pub use self::model::{HeldOut, MOST_ERROR_PCT, Model, Predicted, WIDEST_GAP};
 use self::seen::Seen;
 pub use self::text::text;
-use crate::chart::LossModel;
 use crate::profile::Sweep;
 use crate::recorded::Recorded;
 use crate::results::Kind;
+use crate::summary::LossModel;
 use crate::summary::{self, Row};
 
 /// The schema of [`Capacity`].

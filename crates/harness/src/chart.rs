@@ -27,22 +27,10 @@ mod repeats;
 pub use self::drawn::{Drawn, Figure, all};
 pub use self::pareto::{frontier, pareto};
 use crate::format;
-use crate::summary::{Figures, Loss};
-
-/// Which crash a chart is about.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LossModel {
-    /// Chart C1: what no successful sync covers is lost.
-    Power,
-    /// Chart C1b: what the page cache does not hold is lost.
-    Process,
-}
+use crate::summary::LossModel;
 
 impl LossModel {
-    /// Both, the one that takes more first.
-    pub const ALL: [Self; 2] = [Self::Power, Self::Process];
-
-    /// The chart's question, which is its title.
+    /// The question of C1, or C1b, which is its title.
     pub fn question(self) -> &'static str {
         match self {
             Self::Power => "How many messages per second, and what would a power cut take?",
@@ -55,14 +43,6 @@ impl LossModel {
         match self {
             Self::Power => "c1",
             Self::Process => "c1b",
-        }
-    }
-
-    /// The loss under this crash.
-    pub fn loss(self, figures: &Figures) -> Loss {
-        match self {
-            Self::Power => figures.power,
-            Self::Process => figures.process,
         }
     }
 

@@ -12,8 +12,10 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
+use crate::clock::round;
 use crate::output::{read_cells, read_environment, read_manifest};
-use crate::results::{Cell, Environment, Manifest};
+use crate::results::{Cell, Environment, Manifest, Stall};
+use crate::series::{self, Moment};
 
 /// What a run recorded. Histograms and series are read when they are asked for.
 #[derive(Clone, Debug)]
@@ -75,6 +77,34 @@ impl Recorded {
         let file = format!("series/{}.csv", file_stem(cell));
         let Some(text) = self.text(&file)? else { return Ok(BTreeMap::new()) };
         columns(&text).with_context(|| format!("{file} is no table of numbers"))
+    }
+
+    /// A stall of the cell, with what its series, if there is one, says of all the time that it
+    /// took: of earlier runs only its end is in the record.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there, and is no table of numbers.
+    pub fn stall(&self, cell: &Cell, stall: &Stall) -> Result<Stall> {
+        let columns = self.series(cell)?;
+        let value = |name: &str, nth: usize| *columns.get(name)?.get(nth)?;
+        let whole = |name: &str, nth| value(name, nth).map(round);
+        let moment = |nth| {
+            let dirty = whole("dirty_bytes", nth).zip(whole("writeback_bytes", nth));
+            Some(Moment {
+                at_ns: whole("t_ns", nth)?,
+                dirty_bytes: dirty.map(|(dirty, writeback)| dirty.saturating_add(writeback)),
+                throttled: dirty.and(value("throttled", nth)).map(|throttled| throttled > 0.0),
+            })
+        };
+        let rows = columns.get("t_ns").map_or(0, Vec::len);
+        let moments: Vec<Moment> = (0..rows).filter_map(moment).collect();
+        let (dirty_bytes, throttled) = series::during(&moments, stall.at_ns, stall.took_ns);
+        Ok(Stall {
+            dirty_bytes: dirty_bytes.or(stall.dirty_bytes),
+            throttled: throttled.or(stall.throttled),
+            ..*stall
+        })
     }
 
     /// Some flushes of the cell, evenly chosen: the log bytes that each made durable, and the
@@ -161,6 +191,27 @@ mod tests {
     use super::*;
     use crate::results::Kind;
     use crate::results_fixture::{cell, environment, manifest};
+
+    #[test]
+    fn a_stall_is_told_with_what_was_dirty_all_the_while() {
+        let root = tempfile::tempdir().unwrap();
+        let mut one = cell(Kind::FlushRealtime, 8, 0, |_| {});
+        let own = Stall { at_ns: 400, took_ns: 250, dirty_bytes: Some(1), throttled: Some(false) };
+        one.stalls = vec![own];
+        let of = |cell: &Cell| {
+            let cells = std::slice::from_ref(cell);
+            Recorded::new(&manifest(), &environment(), cells, Some(root.path()))
+        };
+        assert_eq!(of(&one).stall(&one, &own).unwrap(), own, "it has no series");
+        let file = root.path().join(format!("series/{}.csv", file_stem(&one)));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let rows = "100,90,9,1\n200,7,1,1\n300,,,0\n400,5,0,0\n500,99,9,1\n";
+        fs::write(&file, format!("t_ns,dirty_bytes,writeback_bytes,throttled\n{rows}")).unwrap();
+        let told = of(&one).stall(&one, &own).unwrap();
+        assert_eq!(told, Stall { dirty_bytes: Some(8), throttled: Some(true), ..own });
+        fs::write(&file, "t_ns,dirty_bytes\n1\n").unwrap();
+        assert!(of(&one).stall(&one, &own).is_err());
+    }
 
     #[test]
     fn what_has_no_directory_has_neither_histograms_nor_series() {

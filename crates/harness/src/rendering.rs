@@ -31,7 +31,7 @@ pub fn again(directory: &Path, out: Option<&Path>) -> Result<Recorded> {
 /// Writes statistics, charts and the report of what was recorded.
 pub(crate) fn render(place: &RunDirectory, recorded: &Recorded) -> Result<()> {
     let Recorded { manifest, environment, cells, .. } = recorded;
-    for model in chart::LossModel::ALL {
+    for model in summary::LossModel::ALL {
         let svg = chart::pareto(manifest, environment, cells, model)?;
         place.write_text(&format!("plots/{}.svg", model.file_stem()), &svg)?;
     }

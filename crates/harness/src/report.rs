@@ -12,12 +12,13 @@ mod tables;
 use std::collections::BTreeMap;
 
 use self::html::{Datum, Table};
-use crate::chart::{self, Drawn, Figure, LossModel};
+use crate::chart::{self, Drawn, Figure};
 use crate::clock::float;
 use crate::comparison::{self, Comparison, Measure};
 use crate::format;
 use crate::recorded::Recorded;
 use crate::results::{Cell, DiskInfo, Environment, Manifest};
+use crate::summary::LossModel;
 use crate::summary::{self, Loops, Row};
 use crate::verdict;
 
@@ -46,7 +47,7 @@ pub fn html(recorded: &Recorded, charts: &[Drawn]) -> anyhow::Result<String> {
         }
         page += &section("All strategies and loads", &strategies(manifest, &rows));
         page.extend(rest.into_iter().map(drawn));
-        if let Some(stalls) = tables::stalls(cells) {
+        if let Some(stalls) = tables::stalls(recorded)? {
             page += &section("Stalls", &stalls);
         }
         if let Some(words) = rocketmq::section(manifest, &rows, cells) {

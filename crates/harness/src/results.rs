@@ -173,9 +173,9 @@ pub struct Stall {
     pub at_ns: u64,
     /// How long it took.
     pub took_ns: u64,
-    /// The machine's dirty pages then.
+    /// The machine's dirty pages meanwhile, at most.
     pub dirty_bytes: Option<u64>,
-    /// Whether the kernel made writers wait then.
+    /// Whether the kernel made writers wait at any time meanwhile.
     pub throttled: Option<bool>,
 }
 

@@ -29,7 +29,6 @@ use crate::disk::Probe;
 use crate::disks::ServerCommand;
 use crate::format;
 use crate::live::{Live, Phase};
-use crate::load::Disturbance;
 use crate::output::Output;
 use crate::profile::{Pace, Sweep, Sysctls};
 use crate::raw;
@@ -290,19 +289,6 @@ struct Running<'a> {
     deadline: store_core::Nanos,
 }
 
-/// What this cell is to be disturbed by, made where its log will be.
-fn disturbance(
-    sweep: &Sweep,
-    bench: &Bench,
-    what: &What<'_>,
-    measure: Duration,
-    interrupted: &AtomicBool,
-) -> Result<Option<Disturbance>> {
-    let What::Strategy(_, workload, _) = what else { return Ok(None) };
-    let (directory, segment_bytes) = (bench.directory(), sweep.segment_bytes);
-    Disturbance::create(workload, directory, segment_bytes, measure, sweep.seed, interrupted)
-}
-
 impl Running<'_> {
     fn blocks(&mut self) -> Result<Outcome> {
         let sweep = &self.order.sweep;
@@ -442,7 +428,7 @@ impl Running<'_> {
         let longest = if is_canary { plan::LONGEST_CANARY } else { Duration::MAX };
         let length = sweep.measure.min(longest);
         // Before the rest: what writing them does to a disk is nothing that a cell is to show.
-        let disturbance = match disturbance(sweep, bench, &item.what, length, self.interrupted) {
+        let disturbance = match bench.disturbance(sweep, &item.what, length, self.interrupted) {
             Ok(disturbance) => disturbance,
             Err(error) => return self.give_up(item.disk, block, error).map(|()| None),
         };

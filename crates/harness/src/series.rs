@@ -94,17 +94,42 @@ pub fn evenly<T>(items: &[T], most: usize) -> Vec<&T> {
 
 /// The rows in which an append took longer than [`STALL`], in order; of too many the longest.
 pub fn stalls(rows: &[Row]) -> Vec<Stall> {
-    let stall = |row: &Row| Stall {
+    let moment = |row: &Row| Moment {
         at_ns: row.at.get(),
-        took_ns: row.worst_append.get(),
         dirty_bytes: row.pages.map(|pages| pages.at_risk_bytes()),
         throttled: row.pages.map(|_| row.is_throttled()),
+    };
+    let moments: Vec<Moment> = rows.iter().map(moment).collect();
+    let stall = |row: &Row| {
+        let (at_ns, took_ns) = (row.at.get(), row.worst_append.get());
+        let (dirty_bytes, throttled) = during(&moments, at_ns, took_ns);
+        Stall { at_ns, took_ns, dirty_bytes, throttled }
     };
     let mut long: Vec<&Row> = rows.iter().filter(|row| STALL <= row.worst_append).collect();
     long.sort_by_key(|row| (Reverse(row.worst_append), row.at));
     long.truncate(MOST_STALLS);
     long.sort_by_key(|row| row.at);
     long.into_iter().map(stall).collect()
+}
+
+/// What was dirty at a moment, and whether the kernel made writers wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// Since measuring began.
+    pub at_ns: u64,
+    /// The machine's dirty pages.
+    pub dirty_bytes: Option<u64>,
+    /// Whether writers wait.
+    pub throttled: Option<bool>,
+}
+
+/// The most that was dirty while an append took so long and ended then, and whether the kernel made
+/// writers wait at any time meanwhile: by its end what held it up is often over.
+pub fn during(moments: &[Moment], at_ns: u64, took_ns: u64) -> (Option<u64>, Option<bool>) {
+    let time = at_ns.saturating_sub(took_ns)..=at_ns;
+    let within = || moments.iter().filter(|moment| time.contains(&moment.at_ns));
+    let throttled = within().filter_map(|moment| moment.throttled);
+    (within().filter_map(|moment| moment.dirty_bytes).max(), throttled.reduce(|a, b| a || b))
 }
 
 /// How much of the time the kernel made writers wait, in percent; `None` if nothing tells.
@@ -214,11 +239,18 @@ mod tests {
 
     #[test]
     fn a_stall_says_when_how_long_and_whether_the_kernel_held_writers_up() {
-        let stalls = stalls(&[row(100, 49, 10), row(200, 50, 190), row(300, 400, 10)]);
+        let rows = [row(100, 49, 10), row(200, 50, 190), row(300, 60, 20), row(400, 250, 10)];
+        let found = stalls(&rows);
+        let mib = |stall: &Stall| stall.dirty_bytes.map(|bytes| bytes >> 20);
         let told: Vec<_> =
-            stalls.iter().map(|stall| (stall.at_ns / 1_000_000, stall.throttled)).collect();
-        assert_eq!(told, [(200, Some(true)), (300, Some(false))]);
-        assert_eq!(stalls[1].took_ns, 400_000_000);
+            found.iter().map(|s| (s.at_ns / 1_000_000, mib(s), s.throttled)).collect();
+        // The last one began before the limit was over.
+        let held_up = Some(true);
+        let expect = [(200, Some(191), held_up), (300, Some(21), Some(false))];
+        assert_eq!(told, [expect[0], expect[1], (400, Some(191), held_up)]);
+        assert_eq!(found[2].took_ns, 250_000_000);
+        let unknown = stalls(&[Row { pages: None, ..row(200, 50, 190) }]);
+        assert_eq!((unknown[0].dirty_bytes, unknown[0].throttled), (None, None));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! Invalid cells take no part in a median, but are counted, named and shown apart.
 
 mod asked;
+mod loss_model;
 mod record;
 mod relied;
 mod stat;
@@ -12,6 +13,7 @@ mod stat;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::asked::{Kept, sentence as asked_sentence};
+pub use self::loss_model::LossModel;
 pub use self::record::{Figure, SCHEMA, Summary, SummaryRow, record};
 pub use self::relied::{Doubt, Relied};
 pub use self::stat::Stat;

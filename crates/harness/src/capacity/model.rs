@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::Ask;
 use super::seen::Seen;
-use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
 use crate::statistics::Line;
+use crate::summary::LossModel;
 
 /// A fit to the rows of one strategy under kernel settings on a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]

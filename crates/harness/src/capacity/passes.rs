@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use store_core::PAGE_SIZE;
 
-use crate::chart::LossModel;
 use crate::clock::{float, nanos};
 use crate::profile::Settings;
 use crate::results::Kind;
+use crate::summary::LossModel;
 
 /// The lanes of a strategy; those that it has not are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

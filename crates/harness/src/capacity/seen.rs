@@ -2,11 +2,11 @@
 
 use super::Ask;
 use super::passes::Passes;
-use crate::chart::LossModel;
 use crate::clock::float;
 use crate::format;
 use crate::profile::{Pace, Sweep, Workload};
 use crate::results::Cell;
+use crate::summary::LossModel;
 use crate::summary::{Doubt, Loops, Relied, Row};
 
 /// A row with its cells.

@@ -1,9 +1,9 @@
 //! An answer about capacity on a terminal.
 
 use super::{Ask, Basis, Capacity, Choice, MOST_ERROR_PCT, Model, Standing, WIDEST_GAP};
-use crate::chart::LossModel;
 use crate::format;
 use crate::statistics::FIRM_BLOCKS;
+use crate::summary::LossModel;
 use crate::table::wrapped;
 
 /// The answer, no line of it wider than `width` columns; without colours and control characters,
@@ -34,13 +34,9 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
 }
 
 fn asked(ask: &Ask) -> String {
-    let crash = match ask.model {
-        LossModel::Power => "a power cut",
-        LossModel::Process => "kill -9",
-    };
-    let honours = match ask.model {
-        LossModel::Power => ", if the device honours flush",
-        LossModel::Process => "",
+    let (crash, honours) = match ask.model {
+        LossModel::Power => ("a power cut", ", if the device honours flush"),
+        LossModel::Process => ("kill -9", ""),
     };
     let loss = match ask.loss_ns {
         none if none <= 0.0 => format!("nothing lost in {crash}{honours}"),

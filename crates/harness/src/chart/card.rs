@@ -41,8 +41,13 @@ pub fn card(card: &Card, env: &Environment) -> anyhow::Result<String> {
     let threshold = card.verdict.map(|verdict| float(verdict.threshold_ns));
     let times: Vec<f64> = times.chain(threshold).collect();
     let axis = Axis::around(&times, 1e3..1e9, LEFT..FIGURES - 24);
-    let bottom = draw_rows(&pen, &parts, &axis)?;
+    let lines = parts.iter().map(|(_, rows)| rows.len() + 1).sum::<usize>();
+    let lines = i32::try_from(lines).unwrap_or(i32::MAX);
+    let high = ((BOTTOM - TOP) / lines.max(1)).clamp(9, 22);
+    let bottom = TOP.saturating_add(high.saturating_mul(lines));
+    // First, for marks to stand on it.
     draw_axis(&pen, &axis, bottom, threshold)?;
+    draw_rows(&pen, &parts, &axis, high)?;
     pen.finish()?;
     Ok(with_description(&out, &title, &description(card), "c11"))
 }
@@ -70,11 +75,13 @@ impl Row {
     }
 }
 
-/// Every row, from the top down; where they end.
-fn draw_rows(pen: &Pen<'_>, parts: &[(&str, &[Row])], axis: &Axis) -> anyhow::Result<i32> {
-    let count = parts.iter().map(|(_, rows)| rows.len() + 1).sum::<usize>().max(1);
-    let high = (BOTTOM - TOP) / i32::try_from(count).unwrap_or(i32::MAX);
-    let high = high.clamp(9, 22);
+/// Every row, from the top down, so far apart.
+fn draw_rows(
+    pen: &Pen<'_>,
+    parts: &[(&str, &[Row])],
+    axis: &Axis,
+    high: i32,
+) -> anyhow::Result<()> {
     for (text, x) in [("a second", PER_SECOND), ("flushes each", RIGHT)] {
         pen.text(text, (x, TOP - 10), Script::right(11, GREY))?;
     }
@@ -87,7 +94,7 @@ fn draw_rows(pen: &Pen<'_>, parts: &[(&str, &[Row])], axis: &Axis) -> anyhow::Re
             y += high;
         }
     }
-    Ok(y - high / 2)
+    Ok(())
 }
 
 fn draw_row(pen: &Pen<'_>, row: &Row, axis: &Axis, y: i32) -> anyhow::Result<()> {

@@ -164,11 +164,11 @@ impl Panel {
         whole.rule_up(pen, &rulings_linear(&self.shares, percent))?;
         whole.outline(pen)?;
         pen.line(&[(start, top), (start, bottom)], Dash::Dotted, GREY)?;
-        let (crash, what) = match model {
-            LossModel::Power => ("power cut", ": what no successful sync covers is lost"),
-            LossModel::Process => ("kill -9", ": what the page cache does not hold is lost"),
+        let what = match model {
+            LossModel::Power => "what no successful sync covers is lost",
+            LossModel::Process => "what the page cache does not hold is lost",
         };
-        let heading = format!("{crash}{what}; share of time at most that old");
+        let heading = format!("{}: {what}; share of time at most that old", model.words());
         pen.text(&heading, (LEFT - 56, top - 13), Script::left(12, BLACK))?;
         let mut crowd = Crowd::new(Area::spanning((LEFT, top), (RIGHT, bottom), 0));
         if model == LossModel::Power {
@@ -337,7 +337,7 @@ fn description(chosen: &Chosen, curves: &[Curve<'_>]) -> String {
             "{}, {}{}: nothing at risk {} of the time, half of the time at most {}, 99 % at most \
              {}.",
             curve.row.strategy,
-            crash(curve.model),
+            curve.model.words(),
             if curve.hollow { " (invalid)" } else { "" },
             percent(curve.at_no_risk()),
             age(0.5),
@@ -345,13 +345,6 @@ fn description(chosen: &Chosen, curves: &[Curve<'_>]) -> String {
         ));
     }
     sentences.join(" ")
-}
-
-fn crash(model: LossModel) -> &'static str {
-    match model {
-        LossModel::Power => "power cut",
-        LossModel::Process => "kill -9",
-    }
 }
 
 fn figures(curve: &Curve<'_>) -> Vec<Figure> {
@@ -364,7 +357,7 @@ fn figures(curve: &Curve<'_>) -> Vec<Figure> {
     let blocks = format!("{}{invalid}", curve.blocks.len());
     let none = curve.at_no_risk();
     let mut row = vec![
-        Figure::Text(format!("{}, {}", curve.row.strategy, crash(curve.model))),
+        Figure::Text(format!("{}, {}", curve.row.strategy, curve.model.words())),
         Figure::Number(format!("{:.1} %", 100.0 * none), none),
     ];
     row.extend([0.5, 0.9, 0.99, 0.999].map(|share| age(curve.all.value_at_quantile(share))));

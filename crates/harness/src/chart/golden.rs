@@ -12,13 +12,14 @@ use std::fs;
 use self::fixture::{Shown, WHOLE, chart, groups, open_loops, record, recorded, shown, strategies};
 use crate::chart::card::card;
 use crate::chart::drawn::{Drawn, all};
+use crate::chart::pareto;
 use crate::chart::pen;
-use crate::chart::{LossModel, pareto};
 use crate::format;
 use crate::results::{Cell, Dirty, Kind, OpenLoop, Quantiles, Status};
 use crate::results_fixture::{
     HOSTILE, cell, environment, example, extreme, manifest, open_loop, troubled,
 };
+use crate::summary::LossModel;
 
 #[test]
 fn the_pictures_are_the_golden_ones() {

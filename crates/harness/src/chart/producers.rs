@@ -19,6 +19,7 @@ use crate::format;
 use crate::recorded::Recorded;
 use crate::results::Kind;
 use crate::summary::{Figures, Loops, Row, Stat, status_name};
+use crate::table::wrapped;
 
 /// The chart, if group commit ran with several numbers of producers in a closed loop.
 pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
@@ -147,14 +148,16 @@ fn picture(recorded: &Recorded, drawn: &[Line<'_>], said: &[String]) -> anyhow::
     let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
     let top = head::draw_legend(&pen, &legend(drawn, &rows))?;
-    let words = i32::try_from(said.len()).unwrap_or(0) * 16;
+    let lines: Vec<String> =
+        said.iter().flat_map(|sentence| wrapped(sentence, "", LETTERS)).take(MOST_LINES).collect();
+    let words = i32::try_from(lines.len()).unwrap_or(0) * 16;
     let (top, bottom) = (top + 42, HEIGHT - 58 - words);
     let left = Frame { left: LEFT, right: 424, top, bottom, has_left: false, has_below: false };
     let right = Frame { left: 524, right: super::RIGHT, ..left };
     draw_batches(&pen, left, drawn)?;
     draw_rates(&pen, right, drawn)?;
-    for (nth, sentence) in (0..).zip(said) {
-        pen.text(sentence, (16, HEIGHT - words + 4 + nth * 16), Script::left(12, BLACK))?;
+    for (nth, line) in (0..).zip(&lines) {
+        pen.text(line, (16, HEIGHT - words + 4 + nth * 16), Script::left(12, BLACK))?;
     }
     pen.finish()?;
     Ok(with_description(&out, &title, &description(drawn, said), NAME))
@@ -410,3 +413,6 @@ const HEADS: [&str; 10] = [
     "rate by bound",
 ];
 const LEFT: i32 = super::frame::MARGIN;
+/// What a line below the panels holds, and how many there is room for; all is in the note.
+const LETTERS: usize = 132;
+const MOST_LINES: usize = 6;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::html::{Datum, Table};
 use super::{foot, head, place, plate, section, text, yes};
-use crate::chart::{self, LossModel};
+use crate::chart;
 use crate::clock::float;
 use crate::format;
 use crate::recorded::Recorded;
+use crate::summary::LossModel;
 use crate::summary::{self, Row};
 use crate::verdict;
 

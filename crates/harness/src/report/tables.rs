@@ -1,13 +1,15 @@
 //! What the tables of a report hold: rows, cells, checks, and the twin of each chart.
 
 use super::html::{Datum, Table};
-use crate::chart::{self, LossModel};
+use crate::chart;
 use crate::clock::float;
 use crate::comparison::Comparison;
 use crate::format;
 use crate::profile::Slo;
+use crate::recorded::Recorded;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Stall, Status};
 use crate::run::CANARY;
+use crate::summary::LossModel;
 use crate::summary::{
     Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
 };
@@ -63,43 +65,50 @@ pub(super) fn all_checks(cells: &[Cell]) -> String {
 
 /// The longest stalls of all cells: when, how long, and whether the kernel held writers up; `None`
 /// if there were none.
-pub(super) fn stalls(cells: &[Cell]) -> Option<String> {
+///
+/// # Errors
+///
+/// If a series cannot be read.
+pub(super) fn stalls(recorded: &Recorded) -> anyhow::Result<Option<String>> {
+    let cells = &recorded.cells;
     let mut all: Vec<(&Stall, &Cell)> =
         cells.iter().flat_map(|cell| cell.stalls.iter().map(move |stall| (stall, cell))).collect();
     if all.is_empty() {
-        return None;
+        return Ok(None);
     }
     // The order of cells decides among equals.
     all.sort_by_key(|(stall, _)| std::cmp::Reverse(stall.took_ns));
     let row = |(stall, cell): &(&Stall, &Cell)| {
+        let stall = recorded.stall(cell, stall)?;
         let (at, took) = (float(stall.at_ns), float(stall.took_ns));
         let throttled = match stall.throttled {
             Some(true) => "the dirty limit: writers wait for write-back",
             Some(false) => "not the dirty limit",
             None => "unknown",
         };
-        vec![
+        Ok(vec![
             Datum::text(&cell.cell),
             Datum::count(cell.block.into()),
             Datum::number(took, format::duration),
             Datum::number(at, format::duration),
             Datum::maybe(stall.dirty_bytes.map(float), format::bytes),
             Datum::text(throttled),
-        ]
+        ])
     };
     let count = format::plural(all.len(), "stall");
     let table = Table {
         caption: "Appends that were held up longest",
-        heads: &["cell", "block", "took", "ended at", "dirty then", "what held it up"],
-        rows: all.iter().take(LONGEST_STALLS).map(row).collect(),
+        heads: &["cell", "block", "took", "ended at", "most dirty", "what held it up"],
+        rows: all.iter().take(LONGEST_STALLS).map(row).collect::<anyhow::Result<_>>()?,
         sortable: true,
     };
-    Some(format!(
+    Ok(Some(format!(
         "<p class=\"note\">{count} in {}; the longest {LONGEST_STALLS} at most are shown. Times \
-         are since measuring began.</p>\n<div class=\"figures\">\n{}</div>\n",
+         are since measuring began; the last two columns are of all the time that it \
+         took.</p>\n<div class=\"figures\">\n{}</div>\n",
         format::plural(cells.iter().filter(|cell| !cell.stalls.is_empty()).count(), "cell"),
         table.html()
-    ))
+    )))
 }
 
 /// How many stalls a table shows.
@@ -497,12 +506,16 @@ fn approximate(count: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::results::Kind;
-    use crate::results_fixture::{cell, example};
+    use crate::results_fixture::{cell, environment, example, manifest};
 
     #[test]
     fn stalls_are_told_longest_first_with_what_the_kernel_did_then() {
         let mut cells = example();
-        assert_eq!(stalls(&cells), None);
+        let told = |cells: &[Cell]| {
+            let run = Recorded::new(&manifest(), &environment(), cells, None);
+            stalls(&run).unwrap()
+        };
+        assert_eq!(told(&cells), None);
         let stall = |took_ms: u64, throttled| Stall {
             at_ns: 1_200_000_000,
             took_ns: took_ms * 1_000_000,
@@ -511,7 +524,7 @@ mod tests {
         };
         cells[2].stalls = vec![stall(70, false), stall(4052, true)];
         cells[5].stalls = (0..60).map(|more| stall(100 + more, false)).collect();
-        let page = stalls(&cells).unwrap();
+        let page = told(&cells).unwrap();
         assert!(page.contains("62 stalls in 2 cells"), "{page}");
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} in {page}"));
         assert!(at("4.1 s") < at("159 ms") && at("the dirty limit") < at("not the dirty limit"));

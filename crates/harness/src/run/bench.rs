@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use crashlab::block::DiskType;
@@ -126,6 +128,23 @@ impl Bench {
     /// Where logs are made; nowhere on a simulated disk.
     pub(super) fn directory(&self) -> &Path {
         self.there.as_ref().map_or(Path::new(""), |(workdir, _)| workdir.path())
+    }
+
+    /// What this cell is to be disturbed by, made where its log will be.
+    ///
+    /// # Errors
+    ///
+    /// If the files for it cannot be written.
+    pub(super) fn disturbance(
+        &self,
+        sweep: &profile::Sweep,
+        what: &What<'_>,
+        measure: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<Option<Disturbance>> {
+        let What::Strategy(_, workload, _) = what else { return Ok(None) };
+        let (directory, segment_bytes) = (self.directory(), sweep.segment_bytes);
+        Disturbance::create(workload, directory, segment_bytes, measure, sweep.seed, interrupted)
     }
 
     /// For the record of the environment.
@@ -272,8 +291,6 @@ const LEAST_CELL_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::profile::{Io, Prealloc, Settings};
     use crate::results::Arrival;

@@ -9,7 +9,6 @@ use super::fixture::{
 };
 use crate::capacity::{Ask, Basis, capacity};
 use crate::cell::Measured;
-use crate::chart::LossModel;
 use crate::chart::drawn::{Drawn, Figure, all};
 use crate::clock::{float, round};
 use crate::distribution;
@@ -18,6 +17,7 @@ use crate::recorded::{Recorded, file_stem};
 use crate::results::{Cell, Kind, Level, Status};
 use crate::results_fixture::{cell, check, environment, manifest};
 use crate::run::CANARY;
+use crate::summary::LossModel;
 
 /// The chart of cells that left all that charts are made of.
 #[track_caller]

@@ -476,7 +476,8 @@ fn a_run_has_what_comes_around_the_cells() {
     assert_eq!((full.canary, full.cell_bytes), (true, Some(64 << 20)));
     check_added(
         "run: {cell_bytes: 63MiB}",
-        "p.yaml:8:19: error: run.cell_bytes: 63MiB is out of range (67108864 to 1099511627776 bytes)",
+        "p.yaml:8:19: error: run.cell_bytes: 63MiB is out of range (67108864 to 1099511627776 \
+         bytes)",
     );
     let slo =
         Slo { ack_p99: Some(Duration::from_millis(10)), power_loss_rpo: Some(Duration::ZERO) };
