@@ -345,6 +345,12 @@ mod tests {
         cells[1].window = 1;
         cells[1].open_loop = Some(offered(13));
         assert_eq!(first(&cells, &ASK).standing, Standing::Keeps);
+        // but what it lost it lost,
+        cells[1].exposure.power.age_ns.p99 = 200_000_000;
+        assert_ne!(first(&cells, &ASK).standing, Standing::Keeps);
+        cells[1].validity.push(check("syncs_seen", Level::Warn, "1", "two"));
+        assert_ne!(first(&cells, &ASK).standing, Standing::Keeps, "that much at least");
+        (cells[1].exposure.power.age_ns.p99, cells[1].validity) = (0, Vec::new());
         // nor is one in overload that took less than was due.
         (cells[1].window, cells[1].status) = (64, Status::Overload);
         cells[1].open_loop = Some(OpenLoop { offered_per_s: 130_000.0, ..offered(13) });

@@ -196,7 +196,7 @@ mod tests {
     fn a_stall_is_told_with_what_was_dirty_all_the_while() {
         let root = tempfile::tempdir().unwrap();
         let mut one = cell(Kind::FlushRealtime, 8, 0, |_| {});
-        let own = Stall { at_ns: 400, took_ns: 250, dirty_bytes: Some(1), throttled: Some(false) };
+        let own = Stall { at_ns: 400, took_ns: 150, dirty_bytes: Some(1), throttled: Some(false) };
         one.stalls = vec![own];
         let of = |cell: &Cell| {
             let cells = std::slice::from_ref(cell);

@@ -17,9 +17,9 @@ use crate::clock::float;
 use crate::comparison::{self, Comparison, Measure};
 use crate::format;
 use crate::recorded::Recorded;
-use crate::results::{Cell, DiskInfo, Environment, Manifest};
-use crate::summary::LossModel;
-use crate::summary::{self, Loops, Row};
+use crate::results::{Cell, DiskInfo, Environment, Manifest, MeasuredDisk};
+use crate::summary::{self, Loops, LossModel, Row};
+use crate::sysctl::{Applied, Found};
 use crate::verdict;
 
 /// The report of a run, whole or not: verdict, machine, validity, charts, tables, profile, method.
@@ -158,10 +158,47 @@ fn place(disk: &DiskInfo) -> String {
 
 fn machine(manifest: &Manifest, env: &Environment) -> String {
     let revision = checkout(manifest.origin.revision.as_ref(), manifest.origin.dirty);
-    facts(&[
-        ("Disk", disk_facts(&env.disk)),
-        ("System and program", system_facts(env, &manifest.origin.version, revision)),
-    ])
+    let mut tables = Vec::new();
+    match &*env.disks {
+        // Before schema 1.1 there was one, without a name.
+        [] => tables.push(("Disk".to_owned(), disk_facts(&env.disk))),
+        disks => tables.extend(disks.iter().map(|disk| {
+            let caption = format!("Disk {}", format::clipped(&disk.name, 40));
+            (caption, [measured_facts(disk), disk_facts(&disk.info)].concat())
+        })),
+    }
+    let system = system_facts(env, &manifest.origin.version, revision);
+    tables.push(("System and program".to_owned(), system));
+    if !manifest.sysctls.is_empty() {
+        tables.push(("Kernel settings of the profile".to_owned(), applied(manifest)));
+    }
+    facts(&tables)
+}
+
+/// What a run found of a disk before it measured anything.
+fn measured_facts(disk: &MeasuredDisk) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    if !disk.labels.is_empty() {
+        found.push(("labels", disk.labels.join(", ")));
+    }
+    found.push(("a 4 KiB sync, p50", format::duration(float(disk.sync_p50_ns))));
+    found.extend(disk.calibration.clone().map(|calibration| ("calibration", calibration)));
+    found
+}
+
+/// The profile's kernel settings with what was in force, or why they were not.
+fn applied(manifest: &Manifest) -> Vec<(&str, String)> {
+    let words = |of: &Applied| {
+        let value = |Found { key, asked, found }: &Found| match found {
+            Some(found) if found == asked => format!("{key}={found}"),
+            Some(found) => format!("{key}={found} (asked {asked})"),
+            None => format!("{key} unknown (asked {asked})"),
+        };
+        let values: Vec<String> = of.values.iter().map(value).collect();
+        let reason = of.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("{}{reason}; {}", of.status.words(), values.join(", "))
+    };
+    manifest.sysctls.iter().map(|of| (of.name.as_str(), words(&of.applied))).collect()
 }
 
 fn system_facts<'a>(
@@ -222,11 +259,11 @@ fn system_facts<'a>(
 }
 
 /// Tables of facts side by side.
-fn facts(tables: &[(&str, Vec<(&str, String)>)]) -> String {
+fn facts<C: AsRef<str>>(tables: &[(C, Vec<(&str, String)>)]) -> String {
     let row = |(name, value): &(&str, String)| vec![Datum::text(*name), Datum::text(value)];
-    let table = |(caption, facts): &(&str, Vec<(&str, String)>)| {
+    let table = |(caption, facts): &(C, Vec<(&str, String)>)| {
         Table {
-            caption,
+            caption: caption.as_ref(),
             heads: &["what", "value"],
             rows: facts.iter().map(row).collect(),
             sortable: false,
@@ -240,7 +277,7 @@ fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
     if disk.simulated {
         return vec![("disk", disk.path.clone()), ("time", "virtual".to_owned())];
     }
-    vec![
+    let mut facts = vec![
         ("directory", disk.path.clone()),
         ("device", text(disk.device.as_ref())),
         ("model", text(disk.model.as_ref())),
@@ -252,7 +289,22 @@ fn disk_facts(disk: &DiskInfo) -> Vec<(&'static str, String)> {
         ("loop, device mapper or the like", yes(Some(disk.emulated))),
         ("in memory", yes(Some(disk.in_memory))),
         ("free at the start", format!("{} of {}", size(disk.free_bytes), size(disk.total_bytes))),
-    ]
+    ];
+    let details = &disk.details;
+    let number = |value: Option<u64>| value.map_or_else(unknown, |value| value.to_string());
+    let chain = &details.device_chain;
+    facts.extend([
+        ("devices below", if chain.is_empty() { unknown() } else { chain.join(" → ") }),
+        ("a write can be durable by itself (FUA)", yes(details.fua)),
+        ("power-loss protection, as declared", yes(details.plp_declared)),
+        ("requests in the queue", number(details.nr_requests)),
+        ("share of dirty pages", {
+            let [least, most] = [details.bdi_min_ratio, details.bdi_max_ratio].map(number);
+            format!("{least} to {most} %")
+        }),
+        ("serial number, hashed", text(details.serial_hash.as_ref())),
+    ]);
+    facts
 }
 
 fn checkout(revision: Option<&String>, dirty: Option<bool>) -> String {

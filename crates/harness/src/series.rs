@@ -28,7 +28,7 @@ pub struct Row {
     pub pages: Option<Pages>,
     /// What the page cache holds of the log's last 16 MiB; `None` before Linux 6.5.
     pub tail: Option<PageCache>,
-    /// Old files that were deleted beside the log, since the cell began.
+    /// Old files that were deleted beside the log, since measuring began.
     pub deleted: u64,
 }
 
@@ -123,10 +123,12 @@ pub struct Moment {
     pub throttled: Option<bool>,
 }
 
-/// The most that was dirty while an append took so long and ended then, and whether the kernel made
-/// writers wait at any time meanwhile: by its end what held it up is often over.
+/// The most that was dirty while an append took so long and ended then, or since the moment before,
+/// and whether the kernel made writers wait at any time meanwhile: by its end what held it up is
+/// often over.
 pub fn during(moments: &[Moment], at_ns: u64, took_ns: u64) -> (Option<u64>, Option<bool>) {
-    let time = at_ns.saturating_sub(took_ns)..=at_ns;
+    let before = moments.iter().map(|moment| moment.at_ns).filter(|at| *at < at_ns).max();
+    let time = before.unwrap_or(at_ns).saturating_sub(took_ns)..=at_ns;
     let within = || moments.iter().filter(|moment| time.contains(&moment.at_ns));
     let throttled = within().filter_map(|moment| moment.throttled);
     (within().filter_map(|moment| moment.dirty_bytes).max(), throttled.reduce(|a, b| a || b))
@@ -239,16 +241,18 @@ mod tests {
 
     #[test]
     fn a_stall_says_when_how_long_and_whether_the_kernel_held_writers_up() {
-        let rows = [row(100, 49, 10), row(200, 50, 190), row(300, 60, 20), row(400, 250, 10)];
+        let rows = [row(100, 49, 10), row(200, 50, 190), row(300, 60, 20), row(400, 150, 10)];
         let found = stalls(&rows);
         let mib = |stall: &Stall| stall.dirty_bytes.map(|bytes| bytes >> 20);
         let told: Vec<_> =
             found.iter().map(|s| (s.at_ns / 1_000_000, mib(s), s.throttled)).collect();
         // The last one began before the limit was over.
         let held_up = Some(true);
-        let expect = [(200, Some(191), held_up), (300, Some(21), Some(false))];
+        let expect = [(200, Some(191), held_up), (300, Some(191), held_up)];
         assert_eq!(told, [expect[0], expect[1], (400, Some(191), held_up)]);
-        assert_eq!(found[2].took_ns, 250_000_000);
+        assert_eq!(found[2].took_ns, 150_000_000);
+        let short = stalls(&[row(200, 0, 190), row(300, 0, 20), row(400, 99, 10), row(500, 0, 9)]);
+        assert_eq!((mib(&short[0]), short[0].throttled), (Some(21), Some(false)));
         let unknown = stalls(&[Row { pages: None, ..row(200, 50, 190) }]);
         assert_eq!((unknown[0].dirty_bytes, unknown[0].throttled), (None, None));
     }

@@ -291,7 +291,12 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
 /// `name`.
 fn on_strategy(rows: &[&Row], kind: Kind, name: &str) -> Option<String> {
     let of_kind: Vec<&Row> = rows.iter().copied().filter(|row| row.kind == kind).collect();
-    let fastest = of_kind.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+    // One that kept up, if one did.
+    let is_better = |row: &Row| (row.figures.is_some() && !row.is_overloaded(), rate(row));
+    let fastest = of_kind.iter().max_by(|a, b| {
+        let ((a_keeps, a), (b_keeps, b)) = (is_better(a), is_better(b));
+        a_keeps.cmp(&b_keeps).then(a.total_cmp(&b))
+    })?;
     let Some(figures) = fastest.figures else {
         return Some(format!("{name}: no valid cell, hence no figure."));
     };
@@ -580,6 +585,21 @@ mod tests {
         assert_eq!(noise(&mine, &rows).as_deref(), Some(found));
         mine.noise.retain(|noise| !noise.flagged);
         assert_eq!(noise(&mine, &rows), None, "what canaries say holds");
+    }
+
+    #[test]
+    fn the_fastest_is_one_that_kept_up() {
+        let mut cells = example();
+        for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync") {
+            if cell.producers == 64 {
+                cell.status = Status::Overload;
+            }
+        }
+        assert!(said(&cells)[0].contains("(sync ×8)"), "{}", said(&cells)[0]);
+        for cell in cells.iter_mut().filter(|cell| cell.strategy == "sync") {
+            cell.status = Status::Overload;
+        }
+        assert!(said(&cells)[0].contains("(sync ×64)"), "none did");
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl<'a> Group<'a> {
     fn standing(&self, ask: &Ask) -> Choice {
         let heavy = self.seen.iter().filter(|seen| seen.message_bytes() >= ask.message_bytes);
         let kept = heavy.filter(|seen| seen.broken(ask, 0.0).is_empty());
-        let kept = kept.filter(|seen| !self.is_refuted(seen, |open| self.breaks(open, ask)));
+        let kept = kept.filter(|seen| !self.is_refuted(seen, ask));
         let best = kept.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
         let mut choice = self.blank();
         choice.keeps_up_to_per_s = best.map(Seen::least_per_s);
@@ -130,23 +130,29 @@ impl<'a> Group<'a> {
         self.passes.older_ns(ask.model, self.bytes_per_s(ask), seen.bytes_per_s())
     }
 
-    /// Whether what a closed loop kept is broken, as `breaks` says, by an open one of no more and
-    /// no larger messages, which hides nothing; not by one whose producers had less on their way.
-    fn is_refuted(&self, kept: &Seen<'_>, breaks: impl Fn(&Seen<'_>) -> bool) -> bool {
-        let is_less = |seen: &&Seen<'_>| {
-            seen.most_per_s() <= kept.least_per_s() && seen.message_bytes() <= kept.message_bytes()
-        };
-        let is_free = |seen: &&Seen<'_>| {
-            seen.is_open() && seen.most_in_flight() >= kept.most_in_flight() && !seen.is_harder
-        };
-        let mut open = self.seen.iter().filter(is_free);
-        !kept.is_open() && open.any(|seen| is_less(&seen) && breaks(seen))
+    /// Whether what a closed loop kept is broken by an open one of no more and no larger messages,
+    /// which hides nothing. Of one that is slow the pages told what it lost, and a faster load
+    /// fills them.
+    fn is_refuted(&self, kept: &Seen<'_>, ask: &Ask) -> bool {
+        let lost = |open: &Seen<'_>| !self.is_slow(open, ask) && open.lost_more(ask, 0.0);
+        self.is_late_openly(kept, ask) || self.open_below(kept).any(lost)
     }
 
-    /// Whether the row broke what is asked, and by its load: of one that is slow the pages told,
-    /// and a faster load fills them.
-    fn breaks(&self, seen: &Seen<'_>, ask: &Ask) -> bool {
-        !self.is_slow(seen, ask) && seen.broke(ask, 0.0)
+    /// The same of all but what is lost; not by one whose producers had less on their way, and so
+    /// had to wait.
+    fn is_late_openly(&self, kept: &Seen<'_>, ask: &Ask) -> bool {
+        let is_free = |open: &&Seen<'_>| open.most_in_flight() >= kept.most_in_flight();
+        self.open_below(kept).filter(is_free).any(|open| open.broken_but_loss(ask).is_some())
+    }
+
+    /// Open loops that were given no more than a closed one took.
+    fn open_below(&self, kept: &Seen<'_>) -> impl Iterator<Item = &Seen<'a>> {
+        let (is_closed, most) = (!kept.is_open(), kept.least_per_s());
+        let bytes = kept.message_bytes();
+        self.seen.iter().filter(move |open| {
+            let is_less = open.most_per_s() <= most && open.message_bytes() <= bytes;
+            is_closed && open.is_open() && !open.is_harder && is_less
+        })
     }
 
     fn is_slow(&self, seen: &Seen<'_>, ask: &Ask) -> bool {
@@ -163,7 +169,7 @@ impl<'a> Group<'a> {
         let kept: Vec<&Seen<'_>> = self
             .above(ask)
             .filter(|seen| seen.broken(ask, self.older_ns(seen, ask)).is_empty())
-            .filter(|seen| !self.is_refuted(seen, |open| self.breaks(open, ask)))
+            .filter(|seen| !self.is_refuted(seen, ask))
             .collect();
         let best = kept.iter().max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()))?;
         let older = self.older_ns(best, ask);
@@ -216,7 +222,7 @@ impl<'a> Group<'a> {
         );
         let is_late = |seen: &Seen<'_>| seen.broken_but_loss(ask).is_some();
         let took = self.above(ask).filter(|seen| !is_late(seen) && !seen.is_void(ask.model));
-        let took = took.filter(|seen| !self.is_refuted(seen, is_late));
+        let took = took.filter(|seen| !self.is_late_openly(seen, ask));
         let best = took.max_by(|a, b| a.least_per_s().total_cmp(&b.least_per_s()));
         let found = match best {
             Some(seen) if loss <= ask.loss_ns => Choice {
@@ -256,8 +262,8 @@ impl<'a> Group<'a> {
         }
         let broke = |seen: &Seen<'_>| {
             // What it lost was that of its own interval.
-            let is_of_another = interval < configured;
-            let lost = !is_of_another && seen.broke(ask, self.older_ns(seen, ask));
+            let is_of_another = interval < configured && !seen.is_void(ask.model);
+            let lost = !is_of_another && seen.lost_more(ask, self.older_ns(seen, ask));
             lost || seen.broken_but_loss(ask).is_some()
         };
         if self.below(ask).any(broke) {

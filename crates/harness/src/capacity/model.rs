@@ -16,7 +16,7 @@ use super::seen::Seen;
 use crate::clock::float;
 use crate::format;
 use crate::statistics::Line;
-use crate::summary::LossModel;
+use crate::summary::{Doubt, LossModel};
 
 /// A fit to the rows of one strategy under kernel settings on a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -157,8 +157,10 @@ impl Model {
             fixed_ns: line.map(|line| line.fixed),
             ns_per_byte: line.map(|line| line.slope),
             bytes_per_sync: line.map(|_| (low, high)),
-            not_used: not_used(&points, &held_out, LossModel::Power),
-            not_used_of_kill: not_used(&points, &held_out, LossModel::Process),
+            not_used: void(seen, LossModel::Power)
+                .or_else(|| not_used(&points, &held_out, LossModel::Power)),
+            not_used_of_kill: void(seen, LossModel::Process)
+                .or_else(|| not_used(&points, &held_out, LossModel::Process)),
             held_out,
             overhead_bytes: overheads.fold(0.0, f64::max),
             staged_ns: longest_staged(&points.iter().collect::<Vec<_>>()),
@@ -226,11 +228,10 @@ impl Model {
 }
 
 /// Whether a row's figures are what its load does: times in overload grow with the time measured,
-/// a lower bound can be neither fitted nor missed by a percentage, and where nothing is flushed no
-/// interval bounds anything.
+/// and a lower bound can be neither fitted nor missed by a percentage.
 fn tells(seen: &Seen<'_>) -> bool {
-    let is_whole = |model| seen.loss_ns(model).is_ok();
-    LossModel::ALL.into_iter().all(is_whole) && !seen.row.is_overloaded()
+    let is_bound = |model| matches!(seen.loss_ns(model), Err(Doubt::AtLeast));
+    !LossModel::ALL.into_iter().any(is_bound) && !seen.row.is_overloaded()
 }
 
 /// Each row as the others predict it.
@@ -271,6 +272,13 @@ fn held(point: &Point, what: &str, predicted_ns: f64, measured_ns: f64) -> HeldO
     let error_pct = if is_same { 0.0 } else { 100.0 * (predicted_ns / measured_ns - 1.0).abs() };
     let (row, what) = (point.row.clone(), what.to_owned());
     HeldOut { row, what, predicted_ns, measured_ns, error_pct }
+}
+
+/// Why no interval bounds what this crash takes, if none does.
+fn void(seen: &[Seen<'_>], model: LossModel) -> Option<String> {
+    let row = seen.iter().find(|seen| seen.is_void(model))?;
+    let doubt = row.loss_ns(model).err()?;
+    Some(format!("of {} {}", row.row.label(), doubt.words()))
 }
 
 fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<String> {
@@ -440,7 +448,7 @@ mod tests {
         let (count, reason) = held(|_| {});
         assert!(count == 12 && reason.is_some_and(|of| of.contains("is off by")), "it counts");
         assert_eq!(held(|c| c.status = Status::Overload), (9, None));
-        for code in ["syncs_seen", "commits_seen", FLUSH_REQUESTS] {
+        for code in ["syncs_seen", "commits_seen"] {
             let mut cells = rows(1.0);
             for cell in &mut cells {
                 cell.validity.push(check(code, Level::Warn, "1", "two"));
@@ -451,6 +459,18 @@ mod tests {
             let reason = model.not_used.as_deref().unwrap();
             assert!(reason.starts_with("0 rows of different load: too few"), "{reason}");
         }
+    }
+
+    #[test]
+    fn where_syncs_flush_nothing_no_model_promises_anything_about_power() {
+        let mut cells = rows(1.0);
+        cells[1].validity.push(check(FLUSH_REQUESTS, Level::Warn, "0 per sync", "one"));
+        let found = capacity(&recorded(&cells), &ASK).unwrap();
+        let model = &found.models[0];
+        let reason = model.doubt(LossModel::Power).unwrap();
+        assert!(reason.contains("timed ×8") && reason.contains("volatile cache"), "{reason}");
+        assert_eq!(model.doubt(LossModel::Process), None, "which is sound");
+        assert_ne!(found.choices[0].standing, Standing::Keeps);
     }
 
     /// The same of staged flush, with so many milliseconds staged under each load.

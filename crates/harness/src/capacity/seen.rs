@@ -138,10 +138,14 @@ impl<'a> Seen<'a> {
         lost.into_iter().chain(self.broken_but_loss(ask)).collect()
     }
 
-    /// Whether it broke what is asked for sure: of a loss that was not seen whole nobody knows.
-    pub(super) fn broke(&self, ask: &Ask, older_ns: f64) -> bool {
-        let lost = self.loss_ns(ask.model).is_ok_and(|loss| loss + older_ns > ask.loss_ns);
-        lost || self.broken_but_loss(ask).is_some()
+    /// Whether it lost more than is asked for sure: a lower bound may be within it.
+    pub(super) fn lost_more(&self, ask: &Ask, older_ns: f64) -> bool {
+        let seen = || self.row.figures.map(|figures| ask.model.loss(&figures).age_ns.max);
+        match self.loss_ns(ask.model) {
+            Ok(loss) => loss + older_ns > ask.loss_ns,
+            Err(Doubt::AtLeast) => seen().is_some_and(|least| least + older_ns > ask.loss_ns),
+            Err(_) => true,
+        }
     }
 
     /// Whether what it promised of this crash is void, whatever its load: nothing was flushed.

@@ -28,6 +28,9 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     lines.extend(wrapped(&model, "", width));
     for model in &found.models {
         lines.extend(wrapped(&fit(model), "- ", width));
+        for told in held_out(model) {
+            lines.extend(wrapped(&told, "  ", width));
+        }
     }
     let clipped = lines.iter().map(|line| format::clipped(line.trim_end(), width) + "\n");
     clipped.collect()
@@ -198,6 +201,33 @@ fn basis(basis: Basis) -> &'static str {
     }
 }
 
+/// What the others predict of each row, beside what was measured, for each thing predicted.
+fn held_out(model: &Model) -> Vec<String> {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for one in &model.held_out {
+        let (predicted, measured) = (one.predicted_ns, one.measured_ns);
+        // Nothing that is predicted as nothing needs no telling.
+        if predicted <= 0.0 && measured <= 0.0 {
+            continue;
+        }
+        let row = one.row.strip_prefix(&model.strategy).unwrap_or(&one.row).trim_start();
+        let predicted = if predicted.is_finite() {
+            format::duration(predicted)
+        } else {
+            "more than it can".to_owned()
+        };
+        let pair = format!("{row} {predicted}/{}", format::duration(measured));
+        match told.iter_mut().find(|(what, _)| *what == one.what) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => told.push((&one.what, vec![pair])),
+        }
+    }
+    let line = |(what, pairs): (&str, Vec<String>)| {
+        format!("{what}, predicted/measured: {}", pairs.join("; "))
+    };
+    told.into_iter().map(line).collect()
+}
+
 fn fit(model: &Model) -> String {
     let Model { disk, sysctl, strategy, .. } = model;
     let name = format!("{strategy} ({disk}, {sysctl})");
@@ -235,8 +265,8 @@ fn fit(model: &Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::capacity;
     use crate::capacity::tests::{ASK, recorded};
+    use crate::capacity::{HeldOut, capacity};
     use crate::profile::{BrokerConf, Sweep};
     use crate::recorded::Recorded;
     use crate::results::{Cell, OpenLoop};
@@ -258,6 +288,30 @@ mod tests {
         {
             assert!(told.contains(part), "{part}: {told}");
         }
+    }
+
+    #[test]
+    fn predictions_stand_beside_what_was_measured() {
+        let mut model = capacity(&recorded(&example()), &ASK).unwrap().models[0].clone();
+        let one = |row: &str, what: &str, predicted_ns, measured_ns| HeldOut {
+            row: row.to_owned(),
+            what: what.to_owned(),
+            predicted_ns,
+            measured_ns,
+            error_pct: 0.0,
+        };
+        model.strategy = "timed".to_owned();
+        model.held_out = vec![
+            one("timed ×8", "sync", 2e6, 3e6),
+            one("timed ×8", "kill -9 exposure", 0.0, 0.0),
+            one("timed ×64", "sync", f64::INFINITY, 1e9),
+            one("timed ×64", "kill -9 exposure", 0.0, 5e6),
+        ];
+        let expect = [
+            "sync, predicted/measured: ×8 2.0 ms/3.0 ms; ×64 more than it can/1.0 s",
+            "kill -9 exposure, predicted/measured: ×64 0/5.0 ms",
+        ];
+        assert_eq!(held_out(&model), expect);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use plotters::style::{Color, RGBColor};
 
 use super::choice;
-use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script, Series};
+use super::pen::{self, BLACK, Dash, GREY, Looks, Pen, Pixel, Script, Series};
 use super::{HEIGHT, LossModel, RIGHT, drawable};
+use crate::clock::{float, nanos};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
 use crate::summary::{self, Extent, Loops, Row, kind_name};
@@ -19,7 +20,7 @@ pub(super) fn draw_head(
     model: LossModel,
 ) -> anyhow::Result<i32> {
     draw_title(pen, &title(env, rows, model), manifest, env, rows)?;
-    Ok(draw_legend(pen, &legend(rows, model))? + 42)
+    Ok(draw_legend(pen, &legend(manifest, rows, model))? + 42)
 }
 
 /// The title, then the machine with its disk, and the run.
@@ -119,14 +120,26 @@ impl Sign {
 }
 
 /// One entry for each strategy, then what the other signs mean.
-fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
+fn legend(manifest: &Manifest, rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     let mut entries = strategies(rows);
     if rows.iter().any(|row| row.kind.is_strategy() && row.figures.is_some()) {
         let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
         entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
     }
-    if rows.iter().any(|row| row.refused.is_some()) {
-        entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
+    let asked = manifest.slo().power_loss_rpo.filter(|_| model == LossModel::Power);
+    if let Some(asked) = asked {
+        let most = match float(nanos(asked).get()) {
+            none if none <= 0.0 => "nothing lost".to_owned(),
+            most => format!("at most {} lost", format::duration(most)),
+        };
+        entries.push((Sign::Line(Dash::Dashed, pen::ASKED, 2), format!("asked: {most}")));
+    }
+    let invalid = rows.iter().any(|row| row.refused.is_some());
+    let overload = rows.iter().any(Row::is_overloaded);
+    let states = [(invalid, "invalid"), (overload, "overload")];
+    let states: Vec<&str> = states.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+    if !states.is_empty() {
+        entries.push((Sign::Hollow, format!("hollow: {}", states.join(", or "))));
     }
     let at_least = |row: &Row| {
         row.figures.is_some_and(|figures| model.loss(&figures).extent == Extent::AtLeast)
@@ -137,8 +150,23 @@ fn legend(rows: &[Row], model: LossModel) -> Vec<(Sign, String)> {
     entries
 }
 
-/// One entry for each strategy.
+/// One entry for each strategy, by the sign of its kind.
 pub(super) fn strategies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(Sign, String)> {
+    named(rows, |row| Sign::Mark(row.kind))
+}
+
+/// One entry for each strategy, by its own look.
+pub(super) fn strategies_as<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    looks: &Looks<'_>,
+) -> Vec<(Sign, String)> {
+    named(rows, |row| Sign::Series(looks.look(row)))
+}
+
+fn named<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    sign: impl Fn(&Row) -> Sign,
+) -> Vec<(Sign, String)> {
     let mut entries = Vec::new();
     let mut named: Vec<&str> = Vec::new();
     for row in rows {
@@ -153,7 +181,7 @@ pub(super) fn strategies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(Si
             _ if name == kind => name,
             _ => format!("{name} ({kind})"),
         };
-        entries.push((Sign::Mark(row.kind), name));
+        entries.push((sign(row), name));
     }
     entries
 }

@@ -14,7 +14,7 @@ use super::choice::{self, Load, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, Ruling, rulings, rulings_at};
 use super::head::{self, Sign};
-use super::pen::{self, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::pen::{self, BLACK, Dash, GREY, Looks, Pen, Pixel, Script, Series};
 use super::{HEIGHT, with_description};
 use crate::format;
 use crate::recorded::Recorded;
@@ -81,7 +81,8 @@ fn picture(
     let rows: Vec<Row> = drawn.iter().map(|curve| curve.row.clone()).collect();
     let title = head::warning(&recorded.environment, &rows, None) + QUESTION;
     head::draw_title(&pen, &title, &recorded.manifest, &recorded.environment, &rows)?;
-    let top = head::draw_legend(&pen, &legend(drawn))?;
+    let looks = Looks::of(&rows);
+    let top = head::draw_legend(&pen, &legend(drawn, &looks))?;
     pen.text("latency of acknowledgements (log)", (16, top + 22), Script::left(12, BLACK))?;
     let values = drawn.iter().flat_map(|curve| curve.ends());
     // The first threshold is always seen: how far the lines stay below it is what one asks.
@@ -95,14 +96,14 @@ fn picture(
         };
         let own: Vec<&Curve<'_>> =
             drawn.iter().copied().filter(|curve| load.has(curve.row)).collect();
-        panel.draw(&pen, load, &own)?;
+        panel.draw(&pen, load, &own, &looks)?;
     }
     pen.finish()?;
     Ok(with_description(&out, &title, &description(drawn), NAME))
 }
 
-fn legend(drawn: &[&Curve<'_>]) -> Vec<(Sign, String)> {
-    let mut entries = head::strategies(drawn.iter().map(|curve| curve.row));
+fn legend(drawn: &[&Curve<'_>], looks: &Looks<'_>) -> Vec<(Sign, String)> {
+    let mut entries = head::strategies_as(drawn.iter().map(|curve| curve.row), looks);
     if drawn.iter().any(|curve| curve.has_band()) {
         entries.push((Sign::Zone(pen::PALE), "band: min–max over blocks".to_owned()));
     }
@@ -128,7 +129,13 @@ struct Panel {
 }
 
 impl Panel {
-    fn draw(&self, pen: &Pen<'_>, load: &Load<'_>, own: &[&Curve<'_>]) -> anyhow::Result<()> {
+    fn draw(
+        &self,
+        pen: &Pen<'_>,
+        load: &Load<'_>,
+        own: &[&Curve<'_>],
+        looks: &Looks<'_>,
+    ) -> anyhow::Result<()> {
         let is_open = own.iter().any(|curve| curve.row.loops == Loops::Open);
         let from = if is_open { "due→ack" } else { "append→ack" };
         self.frame.heading(pen, &format!("{}, {from}", load.words()))?;
@@ -147,7 +154,7 @@ impl Panel {
             pen.line(&service, Dash::Solid, GREY.mix(0.7))?;
         }
         for curve in own {
-            self.draw_curve(pen, curve)?;
+            self.draw_curve(pen, curve, looks.look(curve.row))?;
         }
         self.frame.outline(pen)?;
         let is_wide = self.frame.right - self.frame.left > 300;
@@ -160,19 +167,19 @@ impl Panel {
     }
 
     /// The line, thin where too few values make it firm, with its strategy's mark at each decade.
-    fn draw_curve(&self, pen: &Pen<'_>, curve: &Curve<'_>) -> anyhow::Result<()> {
-        let (kind, hollow) = (curve.row.kind, curve.hollow());
-        let colour = pen::colour(kind);
+    fn draw_curve(&self, pen: &Pen<'_>, curve: &Curve<'_>, look: Series) -> anyhow::Result<()> {
+        let hollow = curve.hollow();
+        let Series { shape, colour, dash } = look;
         let firm = curve.points.partition_point(|point| point.rarity <= curve.firm_to());
         let line = |points: &[curve::Point]| -> Vec<Pixel> {
             points.iter().map(|point| self.pixel(point.rarity, point.middle)).collect()
         };
         let wide = if hollow { 1 } else { 2 };
-        pen.line(&line(&curve.points[..firm]), pen::dash(kind), colour.stroke_width(wide))?;
+        pen.line(&line(&curve.points[..firm]), dash, colour.stroke_width(wide))?;
         let rough = line(&curve.points[firm.saturating_sub(1)..]);
-        pen.line(&rough, pen::dash(kind), colour.mix(0.6))?;
+        pen.line(&rough, dash, colour.mix(0.6))?;
         for point in curve.points.iter().filter(|point| point.is_mark) {
-            pen.mark_in(kind, colour, self.pixel(point.rarity, point.middle), hollow)?;
+            pen.mark_in(shape, colour, self.pixel(point.rarity, point.middle), hollow)?;
         }
         Ok(())
     }

@@ -146,18 +146,18 @@ impl<'a> Shown<'a> {
     fn note(&self) -> String {
         let is_cleaned =
             |(_, trace): (_, &Trace)| trace.moments.iter().any(|moment| moment.deleted > 0.0);
-        let deleted = if self.traces().any(is_cleaned) {
-            "; crosses there: an old file was deleted"
+        let (beside, deleted) = if self.traces().any(is_cleaned) {
+            (" of those beside which files are deleted", "; crosses there: an old file was deleted")
         } else {
-            ""
+            ("", "")
         };
         format!(
-            "{}: of what flushes, the one with the most dirty pages. The strong line is the block \
-             whose dirty pages are in the middle; blocks are counted from 0. Dirty pages are those \
-             of the whole machine; above the middle of the two limits the kernel makes writers \
-             wait. The line across the lower part is the p99 of all appends of that block. Ticks \
-             below the upper part: syncs returned; arrows above the lower part: a segment was \
-             begun{deleted}; all where they are few.{}",
+            "{}: of what flushes, the one with the most dirty pages{beside}. The strong line is \
+             the block whose dirty pages are in the middle; blocks are counted from 0. Dirty pages \
+             are those of the whole machine; above the middle of the two limits the kernel makes \
+             writers wait. The line across the lower part is the p99 of all appends of that block. \
+             Ticks below the upper part: syncs returned; arrows above the lower part: a segment \
+             was begun{deleted}; all where they are few.{}",
             self.setting, self.left_out
         )
     }

@@ -16,6 +16,7 @@ use super::head::{draw_head, draw_left_out, title};
 use super::pen::{BLACK, Pen, Script};
 use super::plot::{LEFT, Plot};
 use super::{HEIGHT, LossModel, RIGHT, drawable, with_description};
+use crate::clock::{float, nanos};
 use crate::format;
 use crate::results::{Cell, Environment, Manifest};
 use crate::summary::{self, Extent, Row, Stat};
@@ -41,10 +42,11 @@ pub fn pareto(
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let top = draw_head(&pen, manifest, env, rows, model)?;
+    let about = About { model, asked_ns: asked_ns(manifest, model) };
     let unlabelled = match shown {
-        [] => draw_whole(&pen, &[], top, model)?,
-        [only] => draw_whole(&pen, &only.points(model), top, model)?,
-        several => draw_panels(&pen, several, top, model)?,
+        [] => draw_whole(&pen, &[], top, about)?,
+        [only] => draw_whole(&pen, &only.points(model), top, about)?,
+        several => draw_panels(&pen, several, top, about)?,
     };
     let rest: Vec<String> = rest.iter().map(Disk::heading).collect();
     draw_left_out(&pen, rows, &rest, unlabelled)?;
@@ -62,18 +64,19 @@ fn draw_whole(
     pen: &Pen<'_>,
     points: &[Point<'_>],
     top: i32,
-    model: LossModel,
+    about: About,
 ) -> anyhow::Result<usize> {
     let (has_left, has_below) = (false, false);
     let frame = Frame { left: LEFT, right: RIGHT, top, bottom: HEIGHT - 58, has_left, has_below };
-    let plot = Plot::within(frame, points);
+    let plot = Plot::within(frame, points, about.asked_ns);
     plot.draw_axes(pen)?;
-    plot.draw_titles(pen, model)?;
+    plot.draw_titles(pen, about.model)?;
     plot.draw_points(pen, points)
 }
 
 /// A plot for each disk, all with the same axes; answers the same.
-fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, model: LossModel) -> anyhow::Result<usize> {
+fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, about: About) -> anyhow::Result<usize> {
+    let About { model, asked_ns } = about;
     let points: Vec<Vec<Point<'_>>> = disks.iter().map(|disk| disk.points(model)).collect();
     let middle = i32::midpoint(LEFT, RIGHT);
     pen.text(Plot::UP, (16, top - 20), Script::left(12, BLACK))?;
@@ -81,12 +84,25 @@ fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, model: LossModel) -> any
     let frames = Frame::several(disks.len(), top - 10, HEIGHT - 24);
     let mut unlabelled = 0;
     for ((frame, disk), own) in frames.into_iter().zip(disks).zip(&points) {
-        let plot = Plot::within(frame, points.iter().flatten());
+        let plot = Plot::within(frame, points.iter().flatten(), asked_ns);
         frame.heading(pen, &disk.heading())?;
         plot.draw_axes(pen)?;
         unlabelled += plot.draw_points(pen, own)?;
     }
     Ok(unlabelled)
+}
+
+/// Which crash, and how old what it takes may be, if the profile asks.
+#[derive(Clone, Copy)]
+struct About {
+    model: LossModel,
+    asked_ns: Option<f64>,
+}
+
+/// The age that the profile allows a power cut to take; it asks nothing of `kill -9`.
+fn asked_ns(manifest: &Manifest, model: LossModel) -> Option<f64> {
+    let asked = manifest.slo().power_loss_rpo.filter(|_| model == LossModel::Power)?;
+    Some(float(nanos(asked).get()))
 }
 
 /// A disk with its rows, whose settings do not name it.
@@ -140,14 +156,15 @@ fn disks(cells: &[Cell], rows: &[Row]) -> Vec<Disk> {
 /// exposure.
 ///
 /// Only valid figures of strategies take part: the raw loop is no log, and appends that are never
-/// flushed are no strategy. Nor do disks that are not hardware as it is, where there are others.
+/// flushed are no strategy. Nor do rows in overload, whose rate is what they fell behind at, nor
+/// disks that are not hardware as it is, where there are others.
 pub fn frontier(rows: &[Row], model: LossModel) -> Vec<&Row> {
     let place = |row: &Row| {
         row.figures
             .map(|figures| (model.loss(&figures).age_ns.centre(), figures.acked_per_s.centre()))
     };
     let mut candidates: Vec<(&Row, f64, f64)> = summary::real(rows)
-        .filter(|row| row.kind.is_strategy() && is_measured(row, model))
+        .filter(|row| row.kind.is_strategy() && !row.is_overloaded() && is_measured(row, model))
         .filter_map(|row| place(row).map(|(age_ns, rate)| (row, age_ns, rate)))
         .filter(|(_, _, rate)| drawable(*rate))
         .collect();
@@ -175,6 +192,7 @@ pub(super) struct Point<'a> {
     pub(super) row: &'a Row,
     pub(super) age_ns: Stat,
     pub(super) rate: Stat,
+    /// It is invalid, or in overload.
     pub(super) hollow: bool,
     /// Its exposure is a lower bound.
     pub(super) at_least: bool,
@@ -207,7 +225,7 @@ fn points<'a>(rows: &'a [Row], best: &[&Row], model: LossModel) -> Vec<Point<'a>
     let on_frontier = |row: &Row| best.iter().any(|other| std::ptr::eq(*other, row));
     let mut points = Vec::new();
     for row in rows {
-        for (figures, hollow) in [(row.figures, false), (row.refused, true)] {
+        for (figures, hollow) in [(row.figures, row.is_overloaded()), (row.refused, true)] {
             let Some(figures) = figures.filter(|figures| drawable(figures.acked_per_s.centre()))
             else {
                 continue;
@@ -236,7 +254,8 @@ fn description(rows: &[Row], disks: &[Disk], model: LossModel) -> String {
         sentences.push(format!("A panel for each disk: {}.", choice::named(&names)));
     }
     for row in rows {
-        for (figures, mark) in [(row.figures, ""), (row.refused, " (invalid)")] {
+        let state = if row.is_overloaded() { " (overload)" } else { "" };
+        for (figures, mark) in [(row.figures, state), (row.refused, " (invalid)")] {
             sentences.extend(figures.map(|figures| {
                 format!(
                     "{}{}{mark}: {} msg/s, at risk {}.",
@@ -315,6 +334,43 @@ mod tests {
             assert!(svg.contains("sync ×64: 148k msg/s, at risk 0."));
             assert_eq!(svg.matches(" id=").count(), 2);
         }
+    }
+
+    #[test]
+    fn what_is_asked_is_a_line_of_the_chart_about_power() {
+        let asks = |ms: u64, model| {
+            let power_loss_rpo = Some(std::time::Duration::from_millis(ms));
+            let slo = Some(crate::profile::Slo { ack_p99: None, power_loss_rpo });
+            let asking = Manifest { slo, ..manifest() };
+            pareto(&asking, &environment(), &example(), model).unwrap()
+        };
+        let plain = drawn(&example(), LossModel::Power);
+        assert!(!plain.contains("asked: "), "{plain}");
+        let second = asks(1000, LossModel::Power);
+        assert!(texts(&second).contains("asked: at most 1.0 s lost"), "{second}");
+        assert!(texts(&asks(0, LossModel::Power)).contains("asked: nothing lost"));
+        // A limit beyond all that was measured is on the axis all the same.
+        assert!(texts(&asks(3_600_000, LossModel::Power)).contains("17 min"));
+        assert_eq!(asks(1000, LossModel::Process), drawn(&example(), LossModel::Process));
+    }
+
+    #[test]
+    fn what_fell_behind_is_hollow_and_on_no_frontier() {
+        let mut cells = vec![cell(Kind::GroupCommit, 8, 0, |_| {})];
+        let labels = |cells: &[Cell]| -> Vec<String> {
+            let rows = summary::rows(cells);
+            frontier(&rows, LossModel::Power).into_iter().map(Row::label).collect()
+        };
+        cells.push(cell(Kind::GroupCommit, 64, 0, |c| c.acked_per_s *= 10.0));
+        assert_eq!(labels(&cells), ["sync ×64"]);
+        cells[1].status = Status::Overload;
+        assert_eq!(labels(&cells), ["sync ×8"]);
+        let svg = drawn(&cells, LossModel::Power);
+        assert!(texts(&svg).contains("hollow: overload"), "{svg}");
+        assert!(svg.contains("sync ×64 (overload): "), "{svg}");
+        cells[0].status = Status::Invalid;
+        let told = texts(&drawn(&cells, LossModel::Power));
+        assert!(told.contains("hollow: invalid, or overload"), "{told}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use plotters::style::{
 };
 
 use crate::results::Kind;
+use crate::summary::Row;
 
 /// A place on the drawing: to the right, downwards.
 pub(super) type Pixel = (i32, i32);
@@ -246,6 +247,42 @@ pub(super) struct Series {
     pub(super) dash: Dash,
 }
 
+/// The look of the nth of many: past the fifth the same shapes and colours have other dashes.
+pub(super) fn series(nth: usize) -> Series {
+    let dashes = [Dash::Solid, Dash::Dashed, Dash::Dotted];
+    let first = SERIES[nth % SERIES.len()];
+    let turn = dashes.iter().position(|dash| *dash == first.dash).unwrap_or(0);
+    Series { dash: dashes[(turn + nth / SERIES.len()) % dashes.len()], ..first }
+}
+
+/// The looks of strategies: of their kinds, unless one kind has several.
+pub(super) struct Looks<'a> {
+    names: Vec<&'a str>,
+    has_twins: bool,
+}
+
+impl<'a> Looks<'a> {
+    /// Of these rows, in their order.
+    pub(super) fn of(rows: impl IntoIterator<Item = &'a Row>) -> Self {
+        let (mut names, mut kinds): (Vec<&str>, Vec<Kind>) = Default::default();
+        for row in rows {
+            if !names.contains(&row.strategy.as_str()) {
+                names.push(&row.strategy);
+                kinds.push(row.kind);
+            }
+        }
+        let has_twins = (1..kinds.len()).any(|nth| kinds[..nth].contains(&kinds[nth]));
+        Self { names, has_twins }
+    }
+
+    /// Of a row's strategy.
+    pub(super) fn look(&self, row: &Row) -> Series {
+        let own = Series { shape: row.kind, colour: colour(row.kind), dash: dash(row.kind) };
+        let nth = self.names.iter().position(|name| *name == row.strategy);
+        nth.filter(|_| self.has_twins).map_or(own, series)
+    }
+}
+
 /// The looks of series, as many as can be told apart.
 pub(super) const SERIES: [Series; 5] = [
     Series { shape: Kind::GroupCommit, colour: BLUE, dash: Dash::Solid },
@@ -260,8 +297,34 @@ const VERMILLION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
 const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
 const PURPLE: RGBColor = RGBColor(0xCC, 0x79, 0xA7);
 const MIDDLE_GREY: RGBColor = RGBColor(0x76, 0x76, 0x76);
+/// What is asked of the figures.
+pub(super) const ASKED: RGBColor = PURPLE;
 pub(super) const BLACK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub(super) const GREY: RGBColor = RGBColor(0x59, 0x59, 0x59);
 pub(super) const PALE: RGBColor = RGBColor(0xE2, 0xE2, 0xE2);
 pub(super) const BAND: RGBColor = RGBColor(0xF1, 0xF1, 0xEE);
 pub(super) const WHITE: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results_fixture::{cell, example};
+    use crate::summary;
+
+    #[test]
+    fn strategies_of_one_kind_are_told_apart() {
+        let one_each = summary::rows(&example());
+        let looks = Looks::of(&one_each);
+        let is_own = |row: &Row| looks.look(row).colour == colour(row.kind);
+        assert!(one_each.iter().all(is_own), "as on every chart");
+        let named =
+            |nth: u32| cell(Kind::FlushRealtime, 8, 0, |c| c.strategy = format!("timed-{nth:02}"));
+        let rows = summary::rows(&(0..15).map(named).collect::<Vec<_>>());
+        let looks = Looks::of(&rows);
+        let seen = rows.iter().map(|row| {
+            let Series { shape, dash, .. } = looks.look(row);
+            format!("{shape:?} {dash:?}")
+        });
+        assert_eq!(seen.collect::<std::collections::BTreeSet<_>>().len(), 15);
+    }
+}

@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::frame::{Frame, fitting, rulings};
 use super::labels::{Area, Crowd};
 use super::pareto::Point;
-use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::pen::{self, ASKED, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
 use super::{LossModel, RIGHT};
 use crate::format;
 use crate::results::Kind;
@@ -21,16 +21,19 @@ pub(super) struct Plot {
     y: Axis,
     /// The columns of the band, by strategy.
     columns: Vec<String>,
+    /// How old what is lost may be, if something is asked.
+    asked_ns: Option<f64>,
 }
 
 impl Plot {
     /// What is along the upward axis.
     pub(super) const UP: &str = "acknowledged messages per second (log)";
 
-    /// A plot in this place whose axes hold these points.
+    /// A plot in this place whose axes hold these points, and what is asked.
     pub(super) fn within<'a>(
         frame: Frame,
         points: impl IntoIterator<Item = &'a Point<'a>>,
+        asked_ns: Option<f64>,
     ) -> Self {
         let mut columns: Vec<String> = Vec::new();
         let (mut ages, mut rates) = (Vec::new(), Vec::new());
@@ -41,6 +44,7 @@ impl Plot {
             ages.extend(ends(&point.age_ns));
             rates.extend(ends(&point.rate));
         }
+        ages.extend(asked_ns);
         let Frame { left, right, top, bottom, .. } = frame;
         let count = i32::try_from(columns.len()).unwrap_or(i32::MAX);
         // The axis needs room as well where the plot is one of several.
@@ -52,6 +56,7 @@ impl Plot {
             x: Axis::around(&ages, 1e6..1e9, band_end..right),
             y: Axis::around(&rates, 1e3..1e6, bottom..top),
             columns,
+            asked_ns,
         }
     }
 
@@ -89,6 +94,10 @@ impl Plot {
         self.frame.rule_up(pen, &rulings(&self.y, format::count))?;
         self.frame.outline(pen)?;
         pen.line(&[(start, top), (start, bottom)], Dash::Dotted, GREY)?;
+        if let Some(asked) = self.asked_ns {
+            let x = if asked > 0.0 { self.x.at(asked) } else { start };
+            pen.line(&[(x, top), (x, bottom)], Dash::Dashed, ASKED.stroke_width(2))?;
+        }
         let band_middle = i32::midpoint(left, start);
         pen.text("0", (band_middle, bottom + 14), Script::centred(12, BLACK).bold())?;
         pen.text("nothing at risk", (band_middle, bottom + 29), Script::centred(11, GREY))

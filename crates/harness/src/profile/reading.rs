@@ -104,7 +104,7 @@ impl Reader {
 
     /// Complains about files that would be made, and never deleted.
     fn nothing_deleted(&mut self, at: Location, workloads: &[Workload], measure: Duration) {
-        let is_none = |of: &&Workload| of.deletes_every.is_some_and(|each| each > measure);
+        let is_none = |of: &&Workload| of.deletes_every.is_some_and(|each| each >= measure);
         for workload in workloads.iter().filter(is_none) {
             let message = format!(
                 "workloads.{}.deletes_every_ms: nothing is deleted in the {} ms that a cell is \

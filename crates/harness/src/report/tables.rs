@@ -120,7 +120,8 @@ pub(super) fn twin(rows: &[Row], model: LossModel) -> String {
     let mut data = Vec::new();
     for row in rows {
         let on_frontier = best.iter().any(|other| std::ptr::eq(*other, row));
-        for (figures, drawn) in [(row.figures, "filled"), (row.refused, "hollow: invalid")] {
+        let own = if row.is_overloaded() { "hollow: overload" } else { "filled" };
+        for (figures, drawn) in [(row.figures, own), (row.refused, "hollow: invalid")] {
             let Some(figures) = figures else { continue };
             let filled = drawn == "filled";
             let class = if filled { "" } else { "invalid" };

@@ -55,7 +55,7 @@ impl Bench {
         environment: &Environment,
     ) -> Result<Result<Self, Unavailable>> {
         if let DiskSpec::Simulated { disk_type } = of.spec {
-            return Ok(Ok(Self::simulated(&of.name, disk_type)));
+            return Ok(Ok(Self::simulated(&of.name, disk_type, order.sweep.cell_bytes)));
         }
         if let DiskSpec::Host { path: Some(path), .. } = &of.spec {
             workdir::sweep_stale(path);
@@ -98,8 +98,9 @@ impl Bench {
     }
 
     /// A disk that is nowhere: it takes what its type takes, in virtual time.
-    fn simulated(name: &str, model: DiskType) -> Self {
+    fn simulated(name: &str, model: DiskType, cell_bytes: Option<u64>) -> Self {
         let timing = model.timing();
+        let soft = cell_bytes.unwrap_or(MOST_CELL_BYTES);
         let sync = nanos(timing.sync(PROBED_BYTES)).get();
         let info = DiskInfo {
             path: format!("SIMULATED {model}"),
@@ -118,7 +119,7 @@ impl Bench {
             },
             info,
             checks: vec![simulated::label(model)],
-            limits: Limits { soft: MOST_CELL_BYTES, hard: 2 * MOST_CELL_BYTES, most: 0, raw: 0 },
+            limits: Limits { soft, hard: soft.saturating_mul(2), most: 0, raw: 0 },
             device: None,
             simulated: Some(model),
             there: None,

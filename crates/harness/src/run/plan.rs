@@ -142,7 +142,7 @@ pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
             let producers = &mut sweep.workloads[index].producers;
             let most = producers.iter().copied().max();
             producers.retain(|count| Some(*count) == most);
-        } else if sweep.blocks == 3 && sweep.measure >= 2 * SHORTEST_HALF {
+        } else if sweep.blocks == 3 && sweep.measure >= 2 * SHORTEST_HALF && !deletes_late(sweep) {
             sweep.measure /= 2;
             sweep.warmup /= 2;
         } else if sweep.blocks > 1 {
@@ -152,6 +152,12 @@ pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
         }
     }
     told(&before, sweep)
+}
+
+/// Whether half of a cell's time would be too short for a deletion.
+fn deletes_late(sweep: &Sweep) -> bool {
+    let late = |each: Duration| each >= sweep.measure / 2;
+    sweep.workloads.iter().any(|workload| workload.deletes_every.is_some_and(late))
 }
 
 fn told(before: &Sweep, after: &Sweep) -> Vec<String> {
@@ -218,9 +224,9 @@ pub const CANARY: &str = "canary";
 /// A canary is measured no longer.
 pub(super) const LONGEST_CANARY: Duration = Duration::from_secs(5);
 /// Opening, the first segments, and removing the log again.
+const AROUND_A_CELL: Duration = Duration::from_millis(400);
 /// How fast files are made that others read or delete: many a disk is faster.
 const OLD_BYTES_PER_S: u64 = 400 << 20;
-const AROUND_A_CELL: Duration = Duration::from_millis(400);
 /// What a cell in virtual time takes of the machine's: less with few appends, more with many.
 const SIMULATED_CELL: Duration = Duration::from_secs(1);
 /// A cell is not halved below it: ten intervals of a timed flush.

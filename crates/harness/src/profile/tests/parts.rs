@@ -154,7 +154,7 @@ fn paces_that_exclude_each_other_are_refused() {
            after the first rate that is tried"],
     );
     check(
-        "deletes_every_ms: 1201",
+        "deletes_every_ms: 1200",
         &["workloads.x.deletes_every_ms: nothing is deleted in the 1200 ms that a cell is \
            measured for (run.measure_ms)"],
     );
