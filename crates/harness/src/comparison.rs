@@ -170,7 +170,8 @@ pub fn sentence(all: &[Comparison], has_real: bool) -> Option<String> {
         [Varied::Strategy, Varied::Sysctl, Varied::Disk].into_iter().filter_map(clause).collect();
     (!clauses.is_empty()).then(|| {
         format!(
-            "Compared block by block, beyond {least}, and corrected for their number: {}.",
+            "Compared block by block, beyond {least}, and corrected for their number: {}. [95 %; \
+             valid cells alone]",
             clauses.join("; ")
         )
     })
@@ -544,7 +545,8 @@ mod tests {
         assert_eq!(compared(&cells).len(), 2, "two measures of one pair");
         let told = "Compared block by block, beyond the 25 % by which canaries differ from \
                     themselves, and corrected for their number: of 1 pair of strategies, msg/s \
-                    differs in 0, does not in 1, and is inconclusive in 0.";
+                    differs in 0, does not in 1, and is inconclusive in 0. [95 %; valid cells \
+                    alone]";
         assert_eq!(sentence(&compared(&cells), true).as_deref(), Some(told));
         assert_eq!(sentence(&[], true), None);
     }

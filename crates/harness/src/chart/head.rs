@@ -3,6 +3,7 @@
 use plotters::style::{Color, RGBColor};
 
 use super::choice;
+use super::pareto::Codes;
 use super::pen::{self, BLACK, Dash, GREY, Looks, Pen, Pixel, Script, Series};
 use super::{HEIGHT, LossModel, RIGHT, drawable};
 use crate::clock::{float, nanos};
@@ -18,9 +19,14 @@ pub(super) fn draw_head(
     env: &Environment,
     rows: &[Row],
     model: LossModel,
+    codes: &Codes,
 ) -> anyhow::Result<i32> {
     draw_title(pen, &title(env, rows, model), manifest, env, rows)?;
-    Ok(draw_legend(pen, &legend(manifest, rows, model))? + 42)
+    let mut entries = legend(manifest, rows, model);
+    let named =
+        |(letter, setting): (char, &str)| (Sign::Letter(letter), format::clipped(setting, 34));
+    entries.extend(codes.each().map(named));
+    Ok(draw_legend(pen, &entries)? + 42)
 }
 
 /// The title, then the machine with its disk, and the run.
@@ -62,6 +68,8 @@ pub(super) enum Sign {
     Bars,
     Frontier,
     Hollow,
+    /// What stands for a setting beside a mark.
+    Letter(char),
     /// From a mark to a bar at the end of its line.
     Level,
     /// A line of its own, of this width.
@@ -91,6 +99,9 @@ impl Sign {
                 pen.line(&stairs, Dash::Solid, BLACK.mix(0.75).stroke_width(2))
             }
             Self::Hollow => pen.mark(Kind::GroupCommit, at, true),
+            Self::Letter(letter) => {
+                pen.text(&letter.to_string(), (x + 8, y), Script::centred(12, BLACK).bold())
+            }
             Self::Level => {
                 pen.line(&[(x - 9, y), (x + 9, y)], Dash::Solid, GREY)?;
                 pen.fill((x - 12, y - 3), (x - 6, y + 3), GREY)?;

@@ -41,8 +41,9 @@ pub fn pareto(
     let (shown, rest) = disks.split_at(disks.len().min(PANELS));
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
-    let top = draw_head(&pen, manifest, env, rows, model)?;
-    let about = About { model, asked_ns: asked_ns(manifest, model) };
+    let codes = Codes::of(shown);
+    let top = draw_head(&pen, manifest, env, rows, model, &codes)?;
+    let about = About { model, asked_ns: asked_ns(manifest, model), codes: &codes };
     let unlabelled = match shown {
         [] => draw_whole(&pen, &[], top, about)?,
         [only] => draw_whole(&pen, &only.points(model), top, about)?,
@@ -64,19 +65,19 @@ fn draw_whole(
     pen: &Pen<'_>,
     points: &[Point<'_>],
     top: i32,
-    about: About,
+    about: About<'_>,
 ) -> anyhow::Result<usize> {
     let (has_left, has_below) = (false, false);
     let frame = Frame { left: LEFT, right: RIGHT, top, bottom: HEIGHT - 58, has_left, has_below };
     let plot = Plot::within(frame, points, about.asked_ns);
     plot.draw_axes(pen)?;
     plot.draw_titles(pen, about.model)?;
-    plot.draw_points(pen, points)
+    plot.draw_points(pen, points, about.codes)
 }
 
 /// A plot for each disk, all with the same axes; answers the same.
-fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, about: About) -> anyhow::Result<usize> {
-    let About { model, asked_ns } = about;
+fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, about: About<'_>) -> anyhow::Result<usize> {
+    let About { model, asked_ns, codes } = about;
     let points: Vec<Vec<Point<'_>>> = disks.iter().map(|disk| disk.points(model)).collect();
     let middle = i32::midpoint(LEFT, RIGHT);
     pen.text(Plot::UP, (16, top - 20), Script::left(12, BLACK))?;
@@ -87,16 +88,43 @@ fn draw_panels(pen: &Pen<'_>, disks: &[Disk], top: i32, about: About) -> anyhow:
         let plot = Plot::within(frame, points.iter().flatten(), asked_ns);
         frame.heading(pen, &disk.heading())?;
         plot.draw_axes(pen)?;
-        unlabelled += plot.draw_points(pen, own)?;
+        unlabelled += plot.draw_points(pen, own, codes)?;
     }
     Ok(unlabelled)
 }
 
 /// Which crash, and how old what it takes may be, if the profile asks.
 #[derive(Clone, Copy)]
-struct About {
+struct About<'a> {
     model: LossModel,
     asked_ns: Option<f64>,
+    codes: &'a Codes,
+}
+
+/// Letters for settings, which have no room beside a mark.
+pub(super) struct Codes(Vec<String>);
+
+impl Codes {
+    /// Of what is set differently on these disks; none if that is nothing, or too much.
+    fn of(disks: &[Disk]) -> Self {
+        let mut settings: Vec<String> = Vec::new();
+        for row in disks.iter().flat_map(|disk| &disk.rows) {
+            if !settings.contains(&row.setting) {
+                settings.push(row.setting.clone());
+            }
+        }
+        let count = settings.len();
+        Self(if (2..=MOST_CODES).contains(&count) { settings } else { Vec::new() })
+    }
+
+    /// Each with its letter.
+    pub(super) fn each(&self) -> impl Iterator<Item = (char, &str)> {
+        ('a'..='z').zip(self.0.iter().map(String::as_str))
+    }
+
+    fn letter(&self, setting: &str) -> Option<char> {
+        self.each().find(|(_, of)| *of == setting).map(|(letter, _)| letter)
+    }
 }
 
 /// The age that the profile allows a power cut to take; it asks nothing of `kill -9`.
@@ -204,8 +232,9 @@ impl Point<'_> {
         self.age_ns.low() <= 0.0
     }
 
-    /// The producers; at a strategy's busiest point also its name, if the sign does not tell it.
-    pub(super) fn label(&self, points: &[Point<'_>]) -> String {
+    /// The producers; at a strategy's busiest point also its name, if the sign does not tell it,
+    /// and its setting, by letter where it has one.
+    pub(super) fn label(&self, points: &[Point<'_>], codes: &Codes) -> String {
         let name = |row: &Row| (row.strategy.clone(), row.setting.clone());
         let (alike, other): (Vec<&Point<'_>>, Vec<&Point<'_>>) = points
             .iter()
@@ -213,7 +242,13 @@ impl Point<'_> {
             .partition(|point| name(point.row) == name(self.row));
         let bound = if self.at_least { " ≥" } else { "" };
         let busiest = alike.iter().all(|point| point.row.producers <= self.row.producers);
-        if busiest && !other.is_empty() {
+        let Row { strategy, producers, setting, .. } = self.row;
+        if let Some(letter) = codes.letter(setting).filter(|_| busiest) {
+            let is_twin = |point: &&Point<'_>| point.row.strategy != *strategy;
+            let has_twin = other.iter().copied().any(|point| is_twin(&point));
+            let name = if has_twin { format::clipped(strategy, 20) + " " } else { String::new() };
+            format!("{name}×{producers} {letter}{bound}")
+        } else if busiest && !other.is_empty() {
             format::clipped(&self.row.label(), 28) + bound
         } else {
             format!("×{}{bound}", self.row.producers)
@@ -273,6 +308,8 @@ fn description(rows: &[Row], disks: &[Disk], model: LossModel) -> String {
     sentences.join(" ")
 }
 
+/// Settings that a legend has room for.
+const MOST_CODES: usize = 12;
 /// Disks that a sheet has room for.
 const PANELS: usize = 4;
 
@@ -334,6 +371,33 @@ mod tests {
             assert!(svg.contains("sync ×64: 148k msg/s, at risk 0."));
             assert_eq!(svg.matches(" id=").count(), 2);
         }
+    }
+
+    #[test]
+    fn settings_are_letters_beside_marks_and_told_in_the_legend() {
+        let mut cells = example();
+        let other = example().into_iter().map(|mut cell| {
+            cell.sysctl = "small".to_owned();
+            cell
+        });
+        cells.extend(other);
+        let told = texts(&drawn(&cells, LossModel::Power));
+        for part in ["\na\n", "\nkernel-default\n", "\nb\n", "\nsmall\n", "×64 a", "×64 b"] {
+            assert!(told.contains(part), "{part:?} in\n{told}");
+        }
+        assert!(!told.contains("sync ×64 (small)"), "{told}");
+        let plain = texts(&drawn(&example(), LossModel::Power));
+        assert!(!plain.contains("×64 a"), "{plain}");
+        // More than a legend has room for are written out.
+        let many: Vec<Cell> = (0..13)
+            .flat_map(|nth| {
+                example().into_iter().map(move |mut cell| {
+                    cell.sysctl = format!("small-{nth}");
+                    cell
+                })
+            })
+            .collect();
+        assert!(!texts(&drawn(&many, LossModel::Power)).contains("×64 a"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use plotters::style::Color;
 use super::axis::Axis;
 use super::frame::{Frame, fitting, rulings};
 use super::labels::{Area, Crowd};
-use super::pareto::Point;
+use super::pareto::{Codes, Point};
 use super::pen::{self, ASKED, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
 use super::{LossModel, RIGHT};
 use crate::format;
@@ -113,7 +113,12 @@ impl Plot {
 
     /// Draws everything that was measured; later marks lie above earlier ones. Answers how many
     /// marks have no label, because there was no room for one.
-    pub(super) fn draw_points(&self, pen: &Pen<'_>, points: &[Point<'_>]) -> anyhow::Result<usize> {
+    pub(super) fn draw_points(
+        &self,
+        pen: &Pen<'_>,
+        points: &[Point<'_>],
+        codes: &Codes,
+    ) -> anyhow::Result<usize> {
         if points.is_empty() {
             let place = (self.band_end + 40, i32::midpoint(self.frame.top, self.frame.bottom));
             let text = "no cell was finished: there is nothing to draw";
@@ -135,7 +140,7 @@ impl Plot {
             pen.mark(point.row.kind, self.pixel(point), point.hollow)?;
         }
         self.draw_raw_levels(pen, points, &mut crowd)?;
-        self.draw_labels(pen, points, &mut crowd)
+        self.draw_labels(pen, points, codes, &mut crowd)
     }
 
     /// Labels where there is room, of the frontier first.
@@ -143,6 +148,7 @@ impl Plot {
         &self,
         pen: &Pen<'_>,
         points: &[Point<'_>],
+        codes: &Codes,
         crowd: &mut Crowd,
     ) -> anyhow::Result<usize> {
         let valid = |row| points.iter().find(|p| !p.hollow && std::ptr::eq(p.row, row));
@@ -158,7 +164,7 @@ impl Plot {
             if twin.is_some_and(|twin| near(self.pixel(twin), self.pixel(point))) {
                 continue;
             }
-            let text = fitting(&point.label(points), widest, LABEL);
+            let text = fitting(&point.label(points, codes), widest, LABEL);
             let size = (pen::text_width(&text, LABEL), 12);
             match crowd.free_place_near(self.pixel(point), self.body(point), size) {
                 Some(place) => pen.text(&text, place, Script::left(LABEL, BLACK))?,

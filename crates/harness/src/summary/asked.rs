@@ -6,7 +6,7 @@ use super::{Row, real};
 use crate::clock::{float, nanos};
 use crate::format;
 use crate::profile::Slo;
-use crate::results::Kind;
+use crate::results::{Kind, Status};
 
 /// Whether a row keeps what is asked, with its whole range; `None` where nothing is asked, or the
 /// row has no figures.
@@ -61,7 +61,13 @@ pub fn sentence(rows: &[Row], slo: Slo) -> Option<String> {
         .filter_map(|row| Some((row, Kept::of(row, slo).broken()?)))
         .collect();
     let answer = if judged.len() > MOST_NAMED { counted(&judged) } else { named(&judged) };
-    Some(format!("Asked is {}, with the whole range: {answer}.", asked.join(", and ")))
+    let doubtful = judged.iter().filter(|(row, _)| row.status != Status::Valid).count();
+    let validity = match doubtful {
+        0 => "valid".to_owned(),
+        some => format!("warnings in {some} of {}", format::plural(judged.len(), "row")),
+    };
+    let asked = asked.join(", and ");
+    Some(format!("Asked is {asked}, with the whole range: {answer}. [{validity}]"))
 }
 
 /// Each row, and what it does not keep.
@@ -107,7 +113,7 @@ const MOST_NAMED: usize = 6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Cell, Level, Status};
+    use crate::results::{Cell, Level};
     use crate::results_fixture::{cell, check, example};
     use crate::summary::rows;
     use crate::validity::OVERLOAD;
@@ -191,12 +197,20 @@ mod tests {
         let told = sentence(&rows(&cells), asked(10_000, 1000)).unwrap();
         let expect = "Asked is ack p99 within 10 ms, and at most 1.0 s lost on a power cut (p99 of \
                       time), with the whole range: kept by sync ×1 (host); not by none ×1 (host): \
-                      power-cut loss.";
+                      power-cut loss. [valid]";
         assert_eq!(told, expect);
         assert_eq!(sentence(&rows(&cells), Slo::default()), None);
         let nothing = Slo { ack_p99: None, ..asked(1, 0) };
         let told = sentence(&rows(&cells), nothing).unwrap();
         assert!(told.starts_with("Asked is nothing lost on a power cut (p99 of time), "), "{told}");
+    }
+
+    #[test]
+    fn rows_with_warnings_are_counted() {
+        let warned = |count| cell(Kind::GroupCommit, count, 0, |c| c.status = Status::Warn);
+        let cells = [cell(Kind::GroupCommit, 1, 0, |_| {}), warned(8), warned(64)];
+        let told = sentence(&rows(&cells), asked(10_000, 1000)).unwrap();
+        assert!(told.ends_with(". [warnings in 2 of 3 rows]"), "{told}");
     }
 
     #[test]
@@ -207,7 +221,7 @@ mod tests {
         cells.push(cell(Kind::GroupCommit, 64, 0, |c| c.append_to_ack_ns.p99 = 11_000_000));
         let told = sentence(&rows(&cells), asked(10_000, 1000)).unwrap();
         let expect = "kept by none of 2 rows of none, by 5 of 6 of sync; the table of strategies \
-                      and loads says which.";
+                      and loads says which. [valid]";
         assert!(told.ends_with(expect), "{told}");
     }
 }
