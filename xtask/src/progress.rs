@@ -12,8 +12,9 @@ use harness::format;
 use harness::live::Live;
 use harness::powercut;
 use harness::powercut::results::{Case, Cut, PlaceKind};
-use harness::results::{Cell, Kind, LeftOut, MeasuredDisk, Status};
+use harness::results::{Cell, LeftOut, MeasuredDisk, Status};
 use harness::run::{Plan, Watch};
+use harness::summary::Extent;
 use harness::sysctl::Leftover;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use store_os::ScanProgress;
@@ -193,14 +194,13 @@ impl Watch for Progress {
 fn at_risk(cell: &Cell) -> String {
     let (age, bytes) = (cell.exposure.power.age_ns.p99, cell.exposure.power.bytes.p99);
     let bytes_in_words = |bytes| format::bytes(float(bytes));
-    let takes = if cell.not_hardware().in_memory {
-        "everything".to_owned()
-    } else if bytes == 0 {
-        "nothing if the device honours flush".to_owned()
-    } else {
-        let never = cell.kind == Kind::None || cell.did_not_pass("syncs_seen");
-        let bound = if never { "≥" } else { "" };
-        format!("{bound}{} ({})", format::duration(float(age)), bytes_in_words(bytes))
+    let takes = match cell.power_extent() {
+        Extent::Everything => "everything".to_owned(),
+        _ if bytes == 0 => "nothing if the device honours flush".to_owned(),
+        extent => {
+            let bound = if extent == Extent::AtLeast { "≥" } else { "" };
+            format!("{bound}{} ({})", format::duration(float(age)), bytes_in_words(bytes))
+        }
     };
     let dirty = cell.dirty.max_bytes.map(bytes_in_words);
     let dirty = dirty.map(|most| format!(", dirty at most {most}")).unwrap_or_default();
@@ -343,5 +343,39 @@ fn minutes(time: Duration) -> String {
     match (seconds / 60, seconds % 60) {
         (0, seconds) => format!("{seconds} s"),
         (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness::results::{Check, Kind, Level};
+
+    use super::*;
+
+    /// A cell whose power cut takes so many bytes, 2 s old, with a check that did not pass.
+    fn cell(kind: Kind, bytes: u64, code: &str) -> Cell {
+        let text = include_str!("../tests/results/cell.json");
+        let mut cell: Cell = serde_json::from_str(text).unwrap();
+        cell.kind = kind;
+        (cell.exposure.power.bytes.p99, cell.exposure.power.age_ns.p99) = (bytes, 2_000_000_000);
+        cell.dirty.max_bytes = Some(2048);
+        let text = || "two".to_owned();
+        let (code, level) = (code.to_owned(), Level::Warn);
+        cell.validity = vec![Check { code, level, value: text(), rule: text() }];
+        cell
+    }
+
+    #[test]
+    fn a_finished_cell_says_what_its_loss_rests_on() {
+        let told = |kind, bytes, code| at_risk(&cell(kind, bytes, code));
+        let nothing =
+            ", a power cut takes nothing if the device honours flush, dirty at most 2.0 KiB";
+        assert_eq!(told(Kind::GroupCommit, 0, "steal"), nothing);
+        let takes = |of: &str| format!(", a power cut takes {of}, dirty at most 2.0 KiB");
+        assert_eq!(told(Kind::FlushRealtime, 4096, "steal"), takes("2.0 s (4.0 KiB)"));
+        assert_eq!(told(Kind::FlushRealtime, 4096, "syncs_seen"), takes("≥2.0 s (4.0 KiB)"));
+        assert_eq!(told(Kind::None, 4096, "steal"), takes("≥2.0 s (4.0 KiB)"));
+        assert_eq!(told(Kind::FlushRealtime, 4096, "in_memory"), takes("everything"));
+        assert_eq!(told(Kind::GroupCommit, 0, "in_memory"), takes("everything"));
     }
 }

@@ -67,8 +67,10 @@ pub fn measured_under(manifest: &Manifest, sysctl: &str, disk: &str) -> String {
     // A disk with limits of its own has an entry of its own.
     let own = format!("{sysctl} on {disk}");
     let found = |name: &str| manifest.sysctls.iter().find(|of| of.name == name);
-    let applied = found(&own).or_else(|| found(sysctl)).map(|of| &of.applied);
-    match applied.filter(|applied| applied.status == Status::Applied) {
+    match found(&own).or_else(|| found(sysctl)).map(|of| &of.applied) {
+        Some(applied) if applied.status == Status::NotApplied => {
+            words.comment(&format!("Measured where the kernel settings {name} were not applied."));
+        }
         Some(applied) => {
             words.comment(&format!("Measured under the kernel settings {name}:"));
             for value in &applied.values {
@@ -259,7 +261,7 @@ mod tests {
         run.sysctls[0].applied.status = Status::NotApplied;
         assert_eq!(
             measured_under(&run, "small", "data"),
-            "# Measured under the kernel settings small.\n"
+            "# Measured where the kernel settings small were not applied.\n"
         );
         let read = BrokerConf::parse("broker.conf", &told).unwrap();
         assert!(read.notes.is_empty(), "comments alone");

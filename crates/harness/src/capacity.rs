@@ -23,8 +23,7 @@ pub use self::text::text;
 use crate::profile::Sweep;
 use crate::recorded::Recorded;
 use crate::results::Kind;
-use crate::summary::LossModel;
-use crate::summary::{self, Row};
+use crate::summary::{self, LossModel, Row};
 
 /// The schema of [`Capacity`].
 pub const SCHEMA: &str = "flushmark.capacity/1.0";

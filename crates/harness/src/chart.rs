@@ -26,7 +26,9 @@ mod repeats;
 
 pub use self::drawn::{Drawn, Figure, all};
 pub use self::pareto::{frontier, pareto};
+use crate::clock::{float, nanos};
 use crate::format;
+use crate::results::Manifest;
 use crate::summary::LossModel;
 
 impl LossModel {
@@ -44,6 +46,12 @@ impl LossModel {
             Self::Power => "c1",
             Self::Process => "c1b",
         }
+    }
+
+    /// How old what is lost may be, if the profile asks; it asks nothing of `kill -9`.
+    fn asked_ns(self, manifest: &Manifest) -> Option<f64> {
+        let asked = manifest.slo().power_loss_rpo.filter(|_| self == Self::Power)?;
+        Some(float(nanos(asked).get()))
     }
 
     fn axis_title(self) -> &'static str {

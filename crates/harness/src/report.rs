@@ -489,11 +489,12 @@ const METHOD: &str = include_str!("report/method.html");
 mod tests {
     use super::*;
     use crate::profile::{Gates, Slo};
-    use crate::results::{Kind, Level, OpenLoop, Outcome, Quantiles};
+    use crate::results::{AppliedSysctls, Kind, Level, OpenLoop, Outcome, Quantiles};
     use crate::results_fixture::{
         HOSTILE, assert_closed, assert_columns_named, assert_nothing_fetched, cell, check,
         environment, example, example_of, extreme, manifest, open_loop, troubled,
     };
+    use crate::sysctl::Status;
 
     fn page_of(manifest: &Manifest, env: &Environment, cells: &[Cell]) -> String {
         html(&Recorded::new(manifest, env, cells, None), &[]).unwrap()
@@ -693,6 +694,44 @@ mod tests {
         assert_eq!(page.matches("<b ").count(), 0);
         assert_eq!(page.matches("</title>").count(), 3);
         assert!(!page.contains('\u{1b}') && !page.contains('\0'));
+    }
+
+    #[test]
+    fn each_disk_is_told_with_its_calibration_and_each_setting_as_it_was_in_force() {
+        let (mut manifest, mut env) = (manifest(), environment());
+        let disk = |name: &str, calibration: Option<&str>| MeasuredDisk {
+            name: name.to_owned(),
+            labels: vec![format!("{HOSTILE} label")],
+            calibration: calibration.map(str::to_owned),
+            sync_p50_ns: 13_000_000,
+            info: env.disk.clone(),
+        };
+        env.disks = vec![disk("host", None), disk(HOSTILE, Some("asked 12 ms, takes 13 ms"))];
+        let applied = |status, reason: Option<&str>, found| Applied {
+            status,
+            reason: reason.map(str::to_owned),
+            values: vec![Found { key: "vm.dirty_ratio".to_owned(), asked: 10, found }],
+            warnings: Vec::new(),
+        };
+        let named = |name: &str, applied| AppliedSysctls { name: name.to_owned(), applied };
+        manifest.sysctls = vec![
+            named("good", applied(Status::Applied, None, Some(10))),
+            named(HOSTILE, applied(Status::NotApplied, Some("no right"), Some(20))),
+            named("odd", applied(Status::Applied, None, None)),
+        ];
+        let page = page_of(&manifest, &env, &example());
+        for part in [
+            "<caption>Disk host</caption>",
+            "asked 12 ms, takes 13 ms",
+            "13 ms",
+            "applied; vm.dirty_ratio=10<",
+            "not applied: no right; vm.dirty_ratio=20 (asked 10)",
+            "vm.dirty_ratio unknown (asked 10)",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert_closed(&page);
+        assert_eq!((page.matches("<script").count(), page.matches("<b ").count()), (1, 0));
     }
 
     #[test]

@@ -430,15 +430,11 @@ fn extent(cells: &[&Cell], check: &str) -> Extent {
     }
 }
 
-/// What is never flushed grows for ever; what lies in memory is lost whole.
+/// The gravest of any cell.
 fn power_extent(cells: &[&Cell]) -> Extent {
-    if cells.iter().any(|cell| cell.not_hardware().in_memory) {
-        Extent::Everything
-    } else if cells.iter().any(|cell| cell.kind == Kind::None) {
-        Extent::AtLeast
-    } else {
-        extent(cells, "syncs_seen")
-    }
+    let has = |extent| cells.iter().any(|cell| cell.power_extent() == extent);
+    let gravest = [Extent::Everything, Extent::AtLeast].into_iter().find(|extent| has(*extent));
+    gravest.unwrap_or(Extent::Measured)
 }
 
 fn loss(cells: &[&Cell], under: fn(&Cell) -> &Exposure, extent: Extent) -> Option<Loss> {

@@ -181,7 +181,7 @@ fn syncs_seen(cell: &Cell) -> Option<Check> {
     let syncs = cell.messages_per_flush.count;
     let level = worse_if(syncs < 2, Level::Warn);
     let rule = "two syncs ended in the measured time; else what a power cut takes is a lower bound";
-    Some(check("syncs_seen", level, syncs.to_string(), rule))
+    Some(check(SYNCS_SEEN, level, syncs.to_string(), rule))
 }
 
 /// The same for commits and what `kill -9` takes.
@@ -301,6 +301,8 @@ fn ended(cell: &Cell) -> Check {
 
 /// The code of the check that makes a cell an overload.
 pub(crate) const OVERLOAD: &str = "overload";
+/// The check of whether enough syncs ended to show what is at risk between them.
+pub(crate) const SYNCS_SEEN: &str = "syncs_seen";
 /// The check of whether syncs reach the device.
 pub(crate) const FLUSH_REQUESTS: &str = "flush_requests";
 const MOST_LAG_NS: u64 = 1_000_000;

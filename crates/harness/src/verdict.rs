@@ -292,11 +292,10 @@ pub fn absorbed(rows: &[Row]) -> Vec<&str> {
 fn on_strategy(rows: &[&Row], kind: Kind, name: &str) -> Option<String> {
     let of_kind: Vec<&Row> = rows.iter().copied().filter(|row| row.kind == kind).collect();
     // One that kept up, if one did.
-    let is_better = |row: &Row| (row.figures.is_some() && !row.is_overloaded(), rate(row));
-    let fastest = of_kind.iter().max_by(|a, b| {
-        let ((a_keeps, a), (b_keeps, b)) = (is_better(a), is_better(b));
-        a_keeps.cmp(&b_keeps).then(a.total_cmp(&b))
-    })?;
+    let kept_up = |row: &Row| row.figures.is_some() && !row.is_overloaded();
+    let fastest = of_kind
+        .iter()
+        .max_by(|a, b| kept_up(a).cmp(&kept_up(b)).then(rate(a).total_cmp(&rate(b))))?;
     let Some(figures) = fastest.figures else {
         return Some(format!("{name}: no valid cell, hence no figure."));
     };

@@ -6,8 +6,7 @@ use crate::clock::float;
 use crate::format;
 use crate::profile::{Pace, Sweep, Workload};
 use crate::results::Cell;
-use crate::summary::LossModel;
-use crate::summary::{Doubt, Loops, Relied, Row};
+use crate::summary::{Doubt, Loops, LossModel, Relied, Row};
 
 /// A row with its cells.
 #[derive(Clone, Debug)]

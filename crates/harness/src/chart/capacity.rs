@@ -484,3 +484,44 @@ const BESIDE: i32 = 52;
 const LEFT: i32 = 16 + BESIDE;
 /// and the second of a row.
 const LEFT_OF_SECOND: i32 = 504;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Kind;
+    use crate::results_fixture::{cell, environment, manifest};
+
+    #[test]
+    fn what_is_drawn_of_many_sizes_is_among_those_asked_for() {
+        let thinned = |most| {
+            let mut items: Vec<u32> = (0..100).collect();
+            thin(&mut items, most);
+            items
+        };
+        assert_eq!(thinned(4), [0, 1, 98, 99], "the ends");
+        assert!(thinned(4).iter().all(|item| thinned(7).contains(item)));
+        assert_eq!(thinned(200).len(), 100);
+    }
+
+    #[test]
+    fn a_run_of_more_sizes_than_can_be_asked_for_says_so() {
+        let of = |strategies: u32, sizes: u32| {
+            let one = |(strategy, size): (u32, u32)| {
+                cell(Kind::GroupCommit, 8, 0, |c| {
+                    c.strategy = format!("sync-{strategy}");
+                    (c.workload, c.message_bytes) = (format!("of-{size}"), 100 + u64::from(size));
+                })
+            };
+            let all = (0..strategies).flat_map(|one| (0..sizes).map(move |size| (one, size)));
+            let cells: Vec<_> = all.map(one).collect();
+            draw(&Recorded::new(&manifest(), &environment(), &cells, None)).unwrap().unwrap()
+        };
+        let few = of(2, 6);
+        assert!(!few.note.contains("Not asked for"), "{}", few.note);
+        assert_eq!(few.rows.len(), 6 * LOSSES_NS.len() * RATES_PER_S.len());
+        // 40 000 questions are 20 sizes by 100 strategies, each asked 20 times.
+        let many = of(100, 22);
+        assert!(many.note.ends_with("Not asked for: 2 sizes."), "{}", many.note);
+        assert_eq!(many.rows.len(), 20 * LOSSES_NS.len() * RATES_PER_S.len());
+    }
+}

@@ -6,7 +6,6 @@ use super::choice;
 use super::pareto::Codes;
 use super::pen::{self, BLACK, Dash, GREY, Looks, Pen, Pixel, Script, Series};
 use super::{HEIGHT, LossModel, RIGHT, drawable};
-use crate::clock::{float, nanos};
 use crate::format;
 use crate::results::{Environment, Kind, Manifest};
 use crate::summary::{self, Extent, Loops, Row, kind_name};
@@ -137,9 +136,8 @@ fn legend(manifest: &Manifest, rows: &[Row], model: LossModel) -> Vec<(Sign, Str
         let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
         entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
     }
-    let asked = manifest.slo().power_loss_rpo.filter(|_| model == LossModel::Power);
-    if let Some(asked) = asked {
-        let most = match float(nanos(asked).get()) {
+    if let Some(asked) = model.asked_ns(manifest) {
+        let most = match asked {
             none if none <= 0.0 => "nothing lost".to_owned(),
             most => format!("at most {} lost", format::duration(most)),
         };

@@ -16,7 +16,6 @@ use super::head::{draw_head, draw_left_out, title};
 use super::pen::{BLACK, Pen, Script};
 use super::plot::{LEFT, Plot};
 use super::{HEIGHT, LossModel, RIGHT, drawable, with_description};
-use crate::clock::{float, nanos};
 use crate::format;
 use crate::results::{Cell, Environment, Manifest};
 use crate::summary::{self, Extent, Row, Stat};
@@ -43,7 +42,7 @@ pub fn pareto(
     let pen = Pen::new(&mut out)?;
     let codes = Codes::of(shown);
     let top = draw_head(&pen, manifest, env, rows, model, &codes)?;
-    let about = About { model, asked_ns: asked_ns(manifest, model), codes: &codes };
+    let about = About { model, asked_ns: model.asked_ns(manifest), codes: &codes };
     let unlabelled = match shown {
         [] => draw_whole(&pen, &[], top, about)?,
         [only] => draw_whole(&pen, &only.points(model), top, about)?,
@@ -109,12 +108,12 @@ impl Codes {
     fn of(disks: &[Disk]) -> Self {
         let mut settings: Vec<String> = Vec::new();
         for row in disks.iter().flat_map(|disk| &disk.rows) {
-            if !settings.contains(&row.setting) {
+            // A disk may have but one.
+            if !row.setting.is_empty() && !settings.contains(&row.setting) {
                 settings.push(row.setting.clone());
             }
         }
-        let count = settings.len();
-        Self(if (2..=MOST_CODES).contains(&count) { settings } else { Vec::new() })
+        Self(if settings.len() <= MOST_CODES { settings } else { Vec::new() })
     }
 
     /// Each with its letter.
@@ -125,12 +124,6 @@ impl Codes {
     fn letter(&self, setting: &str) -> Option<char> {
         self.each().find(|(_, of)| *of == setting).map(|(letter, _)| letter)
     }
-}
-
-/// The age that the profile allows a power cut to take; it asks nothing of `kill -9`.
-fn asked_ns(manifest: &Manifest, model: LossModel) -> Option<f64> {
-    let asked = manifest.slo().power_loss_rpo.filter(|_| model == LossModel::Power)?;
-    Some(float(nanos(asked).get()))
 }
 
 /// A disk with its rows, whose settings do not name it.
@@ -388,6 +381,14 @@ mod tests {
         assert!(!told.contains("sync ×64 (small)"), "{told}");
         let plain = texts(&drawn(&example(), LossModel::Power));
         assert!(!plain.contains("×64 a"), "{plain}");
+        // Another disk has but one, and it needs no letter.
+        let only = example().into_iter().map(|mut cell| {
+            cell.disk = "other".to_owned();
+            cell
+        });
+        cells.extend(only);
+        let told = texts(&drawn(&cells, LossModel::Power));
+        assert!(told.contains("\nb\n") && !told.contains("\nc\n"), "{told}");
         // More than a legend has room for are written out.
         let many: Vec<Cell> = (0..13)
             .flat_map(|nth| {

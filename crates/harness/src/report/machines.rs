@@ -8,8 +8,7 @@ use crate::chart;
 use crate::clock::float;
 use crate::format;
 use crate::recorded::Recorded;
-use crate::summary::LossModel;
-use crate::summary::{self, Row};
+use crate::summary::{self, LossModel, Row};
 use crate::verdict;
 
 /// The page: what differs, the machines, what each row gives on each, and C1 of each.

@@ -9,9 +9,9 @@ use crate::profile::Slo;
 use crate::recorded::Recorded;
 use crate::results::{AckPromise, Cell, EndedBy, Level, Quantiles, Spread, Stall, Status};
 use crate::run::CANARY;
-use crate::summary::LossModel;
 use crate::summary::{
-    Extent, Figures, Kept, Loops, Loss, Note, Percentile, Row, Stat, level_name, notes, status_name,
+    Extent, Figures, Kept, Loops, Loss, LossModel, Note, Percentile, Row, Stat, level_name, notes,
+    status_name,
 };
 
 /// Every check that did not pass, with what was found and in how many cells.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, Counts, Kind, Level, Manifest, Quantiles, Status};
 use crate::profile::{Gates, Slo, Sweep};
-use crate::validity::OVERLOAD;
+use crate::summary::Extent;
+use crate::validity::{OVERLOAD, SYNCS_SEEN};
 
 /// What a disk is that is not hardware as it is; of one that is, nothing of this is true.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -80,6 +81,18 @@ impl Cell {
             emulated: self.emulated,
             in_memory: self.did_not_pass("in_memory"),
             simulated: self.simulated,
+        }
+    }
+
+    /// How far it was seen what a power cut would take: what lies in memory is lost whole, and what
+    /// is never flushed grows for ever.
+    pub fn power_extent(&self) -> Extent {
+        if self.not_hardware().in_memory {
+            Extent::Everything
+        } else if self.kind == Kind::None || self.did_not_pass(SYNCS_SEEN) {
+            Extent::AtLeast
+        } else {
+            Extent::Measured
         }
     }
 

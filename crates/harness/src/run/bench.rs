@@ -323,6 +323,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_of_a_cell_holds_in_virtual_time_too() {
+        let limits = |asked| Bench::simulated("model", DiskType::Hdd7200, asked).limits;
+        assert_eq!((limits(None).soft, limits(None).hard), (MOST_CELL_BYTES, 4 << 30));
+        assert_eq!((limits(Some(5)).soft, limits(Some(5)).hard), (5, 10));
+    }
+
+    #[test]
     fn a_cell_writes_its_zeroes_and_each_probe_of_a_search_too() {
         let limits = Limits { soft: 50, hard: 100, most: 130, raw: 10 };
         let (mut strategy, mut workload) = canary("begin");

@@ -339,6 +339,24 @@ mod tests {
         assert_eq!(sweep.warmup, Duration::from_secs(1));
         let words = "cells of 5.0 s in place of 10 s, with as much less to warm up";
         assert!(told.iter().any(|out| out == words), "{told:?}");
+        // Not where nothing would be deleted any more.
+        let mut sweep = Sweep::load("full", &root).unwrap();
+        sweep.budget = Duration::from_mins(20);
+        sweep.workloads[0].deletes_every = Some(Duration::from_secs(5));
+        trim(&mut sweep);
+        assert_eq!((sweep.blocks, sweep.measure), (1, Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn files_to_be_deleted_take_time_to_be_made() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut sweep = Sweep::load("deletes", &root).unwrap();
+        let with = block_time(&sweep);
+        for workload in &mut sweep.workloads {
+            workload.deletes_every = None;
+        }
+        // Four strategies delete six files of 128 MiB each.
+        assert_eq!(with, block_time(&sweep) + Duration::from_secs(7));
     }
 
     #[test]

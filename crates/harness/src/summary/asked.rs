@@ -64,7 +64,7 @@ pub fn sentence(rows: &[Row], slo: Slo) -> Option<String> {
     let doubtful = judged.iter().filter(|(row, _)| row.status != Status::Valid).count();
     let validity = match doubtful {
         0 => "valid".to_owned(),
-        some => format!("warnings in {some} of {}", format::plural(judged.len(), "row")),
+        some => format!("valid but for {some} of {}", format::plural(judged.len(), "row")),
     };
     let asked = asked.join(", and ");
     Some(format!("Asked is {asked}, with the whole range: {answer}. [{validity}]"))
@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_with_warnings_are_counted() {
+    fn rows_that_are_not_plainly_valid_are_counted() {
         let warned = |count| cell(Kind::GroupCommit, count, 0, |c| c.status = Status::Warn);
         let cells = [cell(Kind::GroupCommit, 1, 0, |_| {}), warned(8), warned(64)];
         let told = sentence(&rows(&cells), asked(10_000, 1000)).unwrap();
-        assert!(told.ends_with(". [warnings in 2 of 3 rows]"), "{told}");
+        assert!(told.ends_with(". [valid but for 2 of 3 rows]"), "{told}");
     }
 
     #[test]

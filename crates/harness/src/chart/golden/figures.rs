@@ -247,6 +247,31 @@ fn over_time_takes_the_strategy_with_most_dirty_pages_and_each_kernel_setting() 
 }
 
 #[test]
+fn over_time_takes_a_load_with_deletions_and_crosses_each() {
+    let mut cells = strategies();
+    let lines = |svg: &str| svg.matches("<polyline").count();
+    let crosses = |cells: &[Cell]| lines(&whole(cells, "c4").svg);
+    for cell in cells.iter_mut().filter(|cell| cell.kind == Kind::FlushRealtime) {
+        cell.deletes_every_ms = Some(3000);
+    }
+    let none_is_due = crosses(&cells);
+    for cell in cells.iter_mut().filter(|cell| cell.kind == Kind::FlushRealtime) {
+        cell.deletes_every_ms = Some(500);
+    }
+    let found = whole(&cells, "c4");
+    assert!(
+        found.note.starts_with("timed, workload closed-1k"),
+        "not the dirtiest: {}",
+        found.note
+    );
+    assert!(found.note.contains("crosses there: an old file was deleted"), "{}", found.note);
+    let columns = found.rows.iter().map(|row| format!("{:?}", row[0]));
+    let columns = columns.collect::<std::collections::BTreeSet<_>>().len();
+    // Two seconds have four, of two strokes each.
+    assert_eq!(lines(&found.svg) - none_is_due, 8 * columns);
+}
+
+#[test]
 fn exposure_is_told_for_each_strategy_and_crash() {
     let found = whole(&strategies(), "c6");
     let text = format!("{:?}", found.rows);

@@ -259,7 +259,7 @@ fn ages(longest: u64) -> Histogram<u64> {
 fn series(cell: &Cell) -> String {
     let limit = if cell.sysctl == "small-bytes" { 256 } else { 4600 } * MIB;
     let mut text = "t_ns,wrote_bytes,flushes,worst_append_ns,dirty_bytes,writeback_bytes,\
-         background_limit_bytes,limit_bytes,throttled\n"
+         background_limit_bytes,limit_bytes,throttled,deleted_files\n"
         .to_owned();
     for nth in 1..=20_u64 {
         let dirty = cell.dirty.max_bytes.unwrap_or(0) / 10 * (10 - nth.abs_diff(12).min(10));
@@ -268,8 +268,10 @@ fn series(cell: &Cell) -> String {
         let at = nth * 100 * MS;
         let wrote = nth * 50 * MIB;
         let flushes = nth / 5;
-        let row =
-            format!("{at},{wrote},{flushes},{worst},{dirty},0,{},{limit},{throttled}", limit / 4);
+        let background = limit / 4;
+        let deleted = cell.deletes_every_ms.map_or(0, |each| nth * 100 / each);
+        let kernel = format!("{dirty},0,{background},{limit},{throttled}");
+        let row = format!("{at},{wrote},{flushes},{worst},{kernel},{deleted}");
         text = text + &row + "\n";
     }
     text
