@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use harness::profile::ProfileErrors;
 
 /// Flushmark: what each flush strategy of a RocketMQ-format commit log gives on your disk, and what
 /// a crash would take.
@@ -76,7 +77,10 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            say!("error: {error:#}");
+            // Each line of these begins with its place and says that it is an error.
+            let is_placed = error.is::<ProfileErrors>();
+            let prefix = if is_placed { "" } else { "error: " };
+            say!("{prefix}{error:#}");
             ExitCode::from(exit::USAGE)
         }
     }

@@ -63,6 +63,7 @@ impl Reader {
         let seed = self.integer(&run, "seed", 0..=u64::MAX, 42);
         let warmup = self.millis(&run, "warmup_ms", 0..=600_000, 300);
         let measure = self.millis(&run, "measure_ms", 1..=3_600_000, 1_200);
+        self.measure = measure;
         let cell_bytes = self.optional(&run, "cell_bytes", None, |text| {
             scalar::size(text, &(64 << 20..=1 << 40)).map(Some)
         });
@@ -76,9 +77,6 @@ impl Reader {
         let gates = self.gates(shape.gates.as_ref());
         let cells = self.cells(at, shape, segment_bytes);
         let Cells { disks, sysctls, workloads, strategies } = cells?;
-        if let Some(measure) = measure {
-            self.nothing_deleted(at, &workloads, measure);
-        }
         Some(Sweep {
             name: name?,
             blocks: blocks?,
@@ -100,20 +98,6 @@ impl Reader {
             warnings: Vec::new(),
             text: String::new(),
         })
-    }
-
-    /// Complains about files that would be made, and never deleted.
-    fn nothing_deleted(&mut self, at: Location, workloads: &[Workload], measure: Duration) {
-        let is_none = |of: &&Workload| of.deletes_every.is_some_and(|each| each >= measure);
-        for workload in workloads.iter().filter(is_none) {
-            let message = format!(
-                "workloads.{}.deletes_every_ms: nothing is deleted in the {} ms that a cell is \
-                 measured for (run.measure_ms)",
-                workload.name,
-                measure.as_millis()
-            );
-            self.error(at, message);
-        }
     }
 
     pub(super) fn schema(&mut self, at: Location, schema: Option<&Text>) {

@@ -45,6 +45,8 @@ pub(super) struct Reader {
     sources: Vec<Source>,
     /// The index of the text that is being read.
     current: usize,
+    /// How long cells are measured, once that was read.
+    pub(super) measure: Option<Duration>,
     pub(super) library: Library,
 }
 
@@ -62,7 +64,8 @@ pub(super) struct Source {
 
 impl Reader {
     pub(super) fn new(source: Source, library: Library) -> Self {
-        Self { findings: Vec::new(), sources: vec![source], current: 0, library }
+        let (findings, sources) = (Vec::new(), vec![source]);
+        Self { findings, sources, current: 0, measure: None, library }
     }
 
     /// What was found, text after text, each by position.

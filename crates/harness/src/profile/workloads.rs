@@ -53,11 +53,7 @@ impl Reader {
             None => Some(false),
         };
         let deletes_every = match &shape.deletes_every_ms {
-            Some(text) => {
-                let path = format!("{path}.deletes_every_ms");
-                let millis = self.checked(&path, text, |text| scalar::integer(text, &DELETES_MS));
-                millis.map(|millis| Some(Duration::from_millis(millis)))
-            }
+            Some(text) => self.deletes_every(path, text).map(Some),
             None => Some(None),
         };
         Some(Workload {
@@ -191,6 +187,21 @@ impl Reader {
             (None, None) => Some(Pace::Closed),
             (Some(_), Some(_)) => None,
         }
+    }
+
+    fn deletes_every(&mut self, path: &str, text: &Text) -> Option<Duration> {
+        let path = format!("{path}.deletes_every_ms");
+        let millis = self.checked(&path, text, |text| scalar::integer(text, &DELETES_MS))?;
+        let each = Duration::from_millis(millis);
+        if let Some(measure) = self.measure.filter(|measure| each >= *measure) {
+            let message = format!(
+                "{path}: nothing is deleted in the {} ms that a cell is measured for \
+                 (run.measure_ms)",
+                measure.as_millis()
+            );
+            self.error(text.referenced, message);
+        }
+        Some(each)
     }
 
     fn burst(&mut self, at: Location, keys: &Keys<'_>) -> Option<Burst> {
