@@ -102,7 +102,12 @@ impl Gauge {
     /// How long the oldest message at risk had been acknowledged, in nanoseconds, 0 where none was:
     /// each value counted by the nanoseconds that it held.
     pub fn age_histogram(&self) -> Histogram<u64> {
-        self.ages.histogram()
+        self.ages.histogram(1)
+    }
+
+    /// The bytes at risk, for records of `record_bytes` each, counted as the ages are.
+    pub fn bytes_histogram(&self, record_bytes: u64) -> Histogram<u64> {
+        self.messages.histogram(record_bytes)
     }
 
     /// The messages at risk at `count` + 1 ends of equal shares of time, from the least to the
@@ -231,11 +236,11 @@ impl Weighted {
         values
     }
 
-    /// The values rounded, each counted by the time that it held.
-    fn histogram(&self) -> Histogram<u64> {
+    /// The values in units of `unit`, rounded, each counted by the time that it held.
+    fn histogram(&self, unit: u64) -> Histogram<u64> {
         let mut histogram = sizes();
         for (value, weight) in &self.values {
-            record_size(&mut histogram, round(*value), *weight);
+            record_size(&mut histogram, round(float(unit) * *value), *weight);
         }
         histogram
     }
@@ -322,6 +327,9 @@ mod tests {
         assert_eq!((ages.len(), ages.count_at(0)), (2000, 1000));
         assert_eq!(ages.value_at_quantile(0.99), 500, "the middle of the only piece at risk");
         assert!(Gauge::default().age_histogram().is_empty());
+        let bytes = gauge.bytes_histogram(1000);
+        assert_eq!((bytes.len(), bytes.count_at(0)), (2000, 1000));
+        assert_eq!(bytes.max(), bytes.highest_equivalent(5000), "half of ten of 1000 bytes each");
     }
 
     /// A sync covers what was acknowledged when it began: the age never falls below its length.

@@ -173,6 +173,7 @@ mod tests {
                 ),
                 flushes: row,
                 worst_append: Nanos::new(1000 * (count - row)),
+                p99_append: Nanos::new(0),
                 pages: None,
                 tail: None,
                 deleted: 0,

@@ -5,9 +5,11 @@ mod bodies;
 mod cleaner;
 mod disturbance;
 mod old;
+mod produced;
 mod progress;
 mod reader;
 mod schedule;
+mod tail;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,17 +21,17 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use store_core::{LogOffset, Message, Nanos, QueueId, TimestampMs, Wait};
 use store_os::{AckError, AppendError, Log, Queue, Ticket};
 
 pub use self::bodies::Bodies;
 pub use self::disturbance::{Disturbance, Disturbing};
-pub use self::progress::Acknowledged;
-use self::progress::{Shown, total};
+pub use self::produced::{OpenLoop, Produced, Sampled};
+pub use self::progress::{Acknowledged, Waiting};
+use self::progress::{Shown, total, waiting};
 pub use self::schedule::{Offered, Schedule};
+pub(crate) use self::tail::{Tail, Took};
 use crate::clock::{nanos, now, wall_ms};
-use crate::distribution::times;
 
 /// How producers send.
 #[derive(Clone, Copy, Debug)]
@@ -59,62 +61,6 @@ pub struct Load {
     pub(crate) bodies: Bodies,
     pub(crate) shape: Shape,
     begun: Nanos,
-}
-
-/// What a producer measured.
-#[derive(Clone, Debug)]
-pub struct Produced {
-    /// From the call of append to its acknowledgement, in the measured phase.
-    pub append_to_ack: Histogram<u64>,
-    /// The call of append alone, where it does not wait for the acknowledgement.
-    pub append: Histogram<u64>,
-    /// What is measured of an open loop.
-    pub open: Option<OpenLoop>,
-    /// Nanoseconds between being free to send, by an acknowledgement or by having sent, and the
-    /// next append, in the measured phase.
-    pub between_ns: u64,
-    /// Nanoseconds that counted messages took outside the measured time: the first before it, the
-    /// last beyond it.
-    pub outside_ns: u64,
-    /// Some of the acknowledged records: where each ends and when it was acknowledged.
-    pub sampled: Vec<Sampled>,
-    /// Messages that count and whose acknowledgement passed its deadline.
-    pub timeouts: u64,
-    /// Appends that were refused because the disk did not keep up,
-    pub refused: u64,
-    /// and how long they waited for that within the measured time.
-    pub refused_ns: u64,
-    /// The first append that failed otherwise; the producer stopped there.
-    pub failed: Option<String>,
-}
-
-/// Latencies that count from when a message was due: what holds up one makes others late.
-#[derive(Clone, Debug)]
-pub struct OpenLoop {
-    /// From when a message was due to its acknowledgement.
-    pub due_to_ack: Histogram<u64>,
-    /// From when a message was due to its append.
-    pub lag: Histogram<u64>,
-    /// The same, but from when its producer was free to send it too, neither in an append nor with
-    /// a full window: lateness that is the producer's own.
-    pub own_lag: Histogram<u64>,
-    /// Messages that were due in the measured time.
-    pub due: u64,
-    /// Of these the ones that were due early enough to have been sent by its end …
-    pub judged: u64,
-    /// … and were not.
-    pub unsent: u64,
-}
-
-/// One acknowledged record.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampled {
-    /// The offset behind the record.
-    pub end: LogOffset,
-    /// When its producer was told.
-    pub acked: Nanos,
-    /// How many records it stands for.
-    pub stands_for: u64,
 }
 
 impl Load {
@@ -163,6 +109,16 @@ impl Load {
     pub fn take_worst(&self) -> Nanos {
         let taken = self.progress.iter().map(|shown| shown.worst_ns.swap(0, Ordering::Relaxed));
         Nanos::new(taken.max().unwrap_or(0))
+    }
+
+    /// What 99 of 100 appends took at most that ended since this was last asked with `tail`.
+    pub(crate) fn take_p99(&self, tail: &mut Tail) -> Nanos {
+        tail.take_p99(self.progress.iter().map(|shown| &shown.took))
+    }
+
+    /// What waits for its acknowledgement by `now`.
+    pub fn waiting(&self, now: Nanos) -> Waiting {
+        waiting(&self.progress, now)
     }
 
     /// Starts the producers within `scope`.
@@ -306,6 +262,7 @@ impl<'a> Producer<'a> {
             }
             let message = self.message();
             let begun = now();
+            self.shown().waits(1, begun);
             self.record_lag(due, begun);
             if phase == MEASURE {
                 self.produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
@@ -315,6 +272,7 @@ impl<'a> Producer<'a> {
             } else {
                 self.log.append_and_wait(&self.queue, &message, Wait::Yes)
             };
+            self.shown().waits(0, begun);
             let Some(told) = self.taken(begun, told)? else {
                 ended = None;
                 continue;
@@ -331,14 +289,14 @@ impl<'a> Producer<'a> {
             };
             let told = now();
             self.free_at = told;
-            self.show_worst(told.since(begun));
+            self.shown().ended(told.since(begun));
             // A message counts if it was under way in the measured time, so that no stall at either
             // end is missed.
             if phase == MEASURE || load.is_in(MEASURE) {
                 self.produced.outside_ns += load.outside(begun, told);
                 self.produced.record(due, begun, told);
             }
-            self.count(appended.end(), told);
+            self.count(begun, appended.end(), told);
             ended = Some(told);
         }
     }
@@ -364,17 +322,20 @@ impl<'a> Producer<'a> {
             if was_measured && self.sent > 0 {
                 self.produced.between_ns += begun.since(self.free_at).get();
             }
+            self.show_waiting(Some(begun));
             let ticket = self.log.append(&self.queue, &self.message(), Wait::Yes);
+            self.show_waiting(None);
             let Some(ticket) = self.taken(begun, ticket)? else { continue };
             let appended = now();
             self.free_at = appended;
             self.sent += 1;
-            self.show_worst(appended.since(begun));
+            self.shown().ended(appended.since(begun));
             if was_measured || load.is_in(MEASURE) {
                 self.produced.append.saturating_record(appended.since(begun).get());
             }
             if load.shape.waits_for_flush {
                 self.on_their_way.push_back(OnItsWay { due, begun, ticket });
+                self.show_waiting(None);
             } else {
                 self.told(due, begun, ticket.appended().end(), appended);
             }
@@ -398,7 +359,7 @@ impl<'a> Producer<'a> {
             Err(AppendError::SegmentNotReady | AppendError::StagingFull) => {
                 self.free_at = now();
                 let took = self.free_at.since(begun);
-                self.show_worst(took);
+                self.shown().ended(took);
                 if self.counts(begun) {
                     let outside = self.load.outside(begun, self.free_at);
                     self.produced.refused += 1;
@@ -456,7 +417,9 @@ impl<'a> Producer<'a> {
 
     fn wait_for(&mut self, message: OnItsWay) -> Result<(), AckError> {
         let OnItsWay { due, begun, ticket } = message;
-        match ticket.wait() {
+        let told = ticket.wait();
+        self.show_waiting(None);
+        match told {
             Ok(appended) => self.told(due, begun, appended.end(), now()),
             Err(AckError::FlushTimedOut) => self.timed_out(due, begun),
             Err(error) => return Err(error),
@@ -468,7 +431,7 @@ impl<'a> Producer<'a> {
     /// takes too long would make latencies better.
     fn timed_out(&mut self, due: Option<Nanos>, begun: Nanos) {
         self.free_at = now();
-        self.show_worst(self.free_at.since(begun));
+        self.shown().ended(self.free_at.since(begun));
         if self.counts(begun) {
             self.produced.timeouts += 1;
             self.produced.outside_ns += self.load.outside(begun, self.free_at);
@@ -487,21 +450,24 @@ impl<'a> Producer<'a> {
         if self.counts(begun) {
             self.produced.record(due, begun, told);
         }
-        self.count(end, told);
+        self.count(begun, end, told);
     }
 
-    fn count(&mut self, end: LogOffset, acked: Nanos) {
+    fn count(&mut self, begun: Nanos, end: LogOffset, acked: Nanos) {
         self.acked += 1;
-        let shown = &self.load.progress[self.index];
-        shown.acked.store(store_core::length_u64(self.acked), Ordering::Relaxed);
-        self.produced.sample(self.acked, Sampled { end, acked, stands_for: 1 });
+        self.shown().acked.store(store_core::length_u64(self.acked), Ordering::Relaxed);
+        self.produced.sample(self.acked, Sampled { end, begun, acked, stands_for: 1 });
     }
 
-    fn show_worst(&self, took: Nanos) {
-        let worst = &self.load.progress[self.index].worst_ns;
-        if worst.load(Ordering::Relaxed) < took.get() {
-            worst.store(took.get(), Ordering::Relaxed);
-        }
+    fn shown(&self) -> &'a Shown {
+        &self.load.progress[self.index]
+    }
+
+    /// What is on its way, and the message that is being appended.
+    fn show_waiting(&self, appending: Option<Nanos>) {
+        let first = self.on_their_way.front().map(|first| first.begun).or(appending);
+        let waiting = self.on_their_way.len() + usize::from(appending.is_some());
+        self.shown().waits(store_core::length_u64(waiting), first.unwrap_or_default());
     }
 }
 
@@ -514,62 +480,6 @@ impl Wake for Unpark {
     }
 }
 
-impl Produced {
-    pub(crate) fn new(is_open: bool) -> Self {
-        let open = || OpenLoop {
-            due_to_ack: times(),
-            lag: times(),
-            own_lag: times(),
-            due: 0,
-            judged: 0,
-            unsent: 0,
-        };
-        Self {
-            append_to_ack: times(),
-            append: times(),
-            open: is_open.then(open),
-            between_ns: 0,
-            outside_ns: 0,
-            sampled: Vec::with_capacity(MAX_SAMPLES),
-            timeouts: 0,
-            refused: 0,
-            refused_ns: 0,
-            failed: None,
-        }
-    }
-
-    fn stopped_by(mut self, error: &dyn std::error::Error) -> Self {
-        self.failed = Some(error.to_string());
-        self
-    }
-
-    pub(crate) fn record(&mut self, due: Option<Nanos>, begun: Nanos, told: Nanos) {
-        self.append_to_ack.saturating_record(told.since(begun).get());
-        if let (Some(open), Some(due)) = (&mut self.open, due) {
-            open.due_to_ack.saturating_record(told.since(due).get());
-        }
-    }
-
-    /// Keeps every `stride`-th record; when there are too many, every second of those is dropped
-    /// and the stride doubled, so that memory stays bounded and the sample stays even.
-    pub(crate) fn sample(&mut self, count: usize, sampled: Sampled) {
-        let stride = self.sampled.first().map_or(1, |first| first.stands_for);
-        if !store_core::length_u64(count).is_multiple_of(stride) {
-            return;
-        }
-        if self.sampled.len() == MAX_SAMPLES {
-            let mut odd = false;
-            self.sampled.retain_mut(|kept| {
-                odd = !odd;
-                kept.stands_for *= 2;
-                !odd
-            });
-            return;
-        }
-        self.sampled.push(Sampled { stands_for: stride, ..sampled });
-    }
-}
-
 const WARM_UP: u32 = 0;
 const MEASURE: u32 = 1;
 const STOP: u32 = 2;
@@ -577,7 +487,6 @@ const STOP: u32 = 2;
 pub(crate) const TOPIC: &[u8] = b"bench-topic";
 /// Queues that producers share, as a topic of a broker has.
 pub(crate) const QUEUES: usize = 8;
-const MAX_SAMPLES: usize = 8192;
 /// What is due so shortly before the end need not be sent by then.
 const GRACE: Nanos = Nanos::from_millis(20);
 /// A producer that waits for what is due looks so often whether the load was stopped.

@@ -181,6 +181,8 @@ impl Raw {
             append_ns: None,
             open_loop: None,
             put_message_distribute_time: Vec::new(),
+            backlog: None,
+            sync_wait: None,
             flush_ns: quantiles(&self.syncs),
             messages_per_flush: Quantiles { count, ..one },
             bytes_per_flush: Quantiles { count, ..quantiles_of([record_bytes]) },

@@ -91,6 +91,13 @@ pub struct Cell {
     /// 10, 50, 100, 200, 500 ms, 1, 2, 3, 4, 5, 10 s, and beyond; empty before schema 1.1.
     #[serde(default)]
     pub put_message_distribute_time: Vec<u64>,
+    /// What waited for its acknowledgement; `null` for the raw loop, and before it was recorded.
+    #[serde(default)]
+    pub backlog: Option<Backlog>,
+    /// Of what is acknowledged after its sync, where its time to acknowledgement went; `null` for
+    /// the raw loop, for what is acknowledged before, and before it was recorded.
+    #[serde(default)]
+    pub sync_wait: Option<SyncWait>,
     /// From the start of a sync to its return.
     pub flush_ns: Quantiles,
     /// Messages that one sync made durable.
@@ -154,6 +161,26 @@ pub struct OpenLoop {
     pub lag_ns: Quantiles,
     /// The same, but from when its producer was free to send it too: the load generator's own.
     pub own_lag_ns: Quantiles,
+}
+
+/// What waited for its acknowledgement, looked at every 1 to 20 ms.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Backlog {
+    /// Messages that had been sent and not acknowledged.
+    pub messages: Quantiles,
+    /// How long the oldest of them had waited; 0 where there was none.
+    pub oldest_wait_ns: Quantiles,
+}
+
+/// The way of a message to its acknowledgement by the sync that covers it, sampled.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct SyncWait {
+    /// From the call of append to the start of its sync: the append itself, and the sync before.
+    pub queue_ns: Quantiles,
+    /// From there to the sync's return.
+    pub flush_ns: Quantiles,
+    /// From there until its producer was told.
+    pub wake_ns: Quantiles,
 }
 
 /// How the messages of an open loop are spread over time.

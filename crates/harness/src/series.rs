@@ -24,6 +24,8 @@ pub struct Row {
     pub flushes: u64,
     /// The longest append that ended since the row before.
     pub worst_append: Nanos,
+    /// What 99 of 100 appends took at most that ended since the row before, to 1/16; 0 without any.
+    pub p99_append: Nanos,
     /// The whole machine's dirty pages.
     pub pages: Option<Pages>,
     /// What the page cache holds of the log's last 16 MiB; `None` before Linux 6.5.
@@ -43,7 +45,7 @@ impl Row {
 pub fn csv(rows: &[Row]) -> String {
     let mut text = HEADER.to_owned();
     for row in rows {
-        let Row { at, acked, marks, flushes, worst_append, deleted, .. } = row;
+        let Row { at, acked, marks, flushes, worst_append, p99_append, deleted, .. } = row;
         let [wrote, committed, flushed] =
             [marks.wrote(), marks.committed(), marks.flushed()].map(store_core::LogOffset::get);
         let pages = row.pages.map_or_else(
@@ -58,12 +60,12 @@ pub fn csv(rows: &[Row]) -> String {
                 format!("{cached_bytes},{dirty_bytes},{writeback_bytes}")
             },
         );
-        let (at, worst) = (at.get(), worst_append.get());
+        let (at, worst, p99) = (at.get(), worst_append.get(), p99_append.get());
         let throttled = u8::from(row.is_throttled());
         let marks = format!("{wrote},{committed},{flushed}");
         let marks = format!("{marks},{flushes}");
         let kernel = format!("{pages},{throttled},{tail}");
-        let _ = writeln!(text, "{at},{acked},{marks},{worst},{kernel},{deleted}");
+        let _ = writeln!(text, "{at},{acked},{marks},{worst},{p99},{kernel},{deleted}");
     }
     text
 }
@@ -172,7 +174,8 @@ const FEWEST_ROWS: usize = 2 * WINDOWS + 1;
 /// Shorter ones are in the rows.
 const MOST_STALLS: usize = 100;
 const HEADER: &str = "t_ns,acked,wrote_bytes,committed_bytes,flushed_bytes,flushes,\
-    worst_append_ns,dirty_bytes,writeback_bytes,background_limit_bytes,limit_bytes,throttled,\
+    worst_append_ns,p99_append_ns,dirty_bytes,writeback_bytes,background_limit_bytes,\
+    limit_bytes,throttled,\
     tail_cached_bytes,tail_dirty_bytes,tail_writeback_bytes,deleted_files\n";
 
 #[cfg(test)]
@@ -188,6 +191,7 @@ mod tests {
             marks: Watermarks::new(mark, mark, LogOffset::ZERO),
             flushes: 3,
             worst_append: Nanos::from_millis(worst_ms),
+            p99_append: Nanos::from_millis(worst_ms / 2),
             pages: Some(Pages {
                 dirty_bytes: dirty_mib << 20,
                 writeback_bytes: 1 << 20,
@@ -208,11 +212,12 @@ mod tests {
         let text = csv(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines.iter().all(|line| line.split(',').count() == 16), "{text}");
-        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,,,,,0,,,,0");
+        assert!(lines.iter().all(|line| line.split(',').count() == 17), "{text}");
+        assert_eq!(lines[1], "100000000,7,4096,4096,0,3,1000000,0,,,,,0,,,,0");
         assert_eq!(
             lines[2],
-            "200000000,7,4096,4096,0,3,60000000,167772160,1048576,104857600,209715200,1,9,5,3,7"
+            "200000000,7,4096,4096,0,3,60000000,30000000,167772160,1048576,104857600,209715200,\
+             1,9,5,3,7"
         );
     }
 

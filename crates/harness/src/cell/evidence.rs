@@ -12,8 +12,8 @@ use crate::exposure::{AckSample, Between, DurableStep, Gauge};
 use crate::load::{self, Offered, Produced, Sampled};
 use crate::profile::{Pace, Settings, Strategy, Workload};
 use crate::results::{
-    AckPromise, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io, Kind,
-    Little, Machine, OpenLoop, Status,
+    AckPromise, Backlog, CELL_SCHEMA, Cell, Check, Counts, Dirty, ExposureByModel, Interval, Io,
+    Kind, Little, Machine, OpenLoop, Status, SyncWait,
 };
 use crate::series::{self, Flush};
 use crate::{strategy, validity};
@@ -97,6 +97,9 @@ impl Evidence {
         }
         histograms.push(("exposure_process_age", gauges.process.age_histogram()));
         histograms.push(("exposure_power_age", gauges.power.age_histogram()));
+        let bytes = |gauge: &Gauge| gauge.bytes_histogram(self.record_bytes);
+        histograms.push(("exposure_process_bytes", bytes(&gauges.process)));
+        histograms.push(("exposure_power_bytes", bytes(&gauges.power)));
         histograms.push(("ack_to_written", self.ack_to_written(&strategy.settings)));
         histograms.push(("ack_to_durable", self.ack_to_durable()));
         let (series, flushes) = (self.window.series.clone(), self.some_flushes());
@@ -159,6 +162,8 @@ impl Evidence {
             append_ns: (!append.is_empty()).then(|| quantiles(append)),
             open_loop: self.open_loop(workload),
             put_message_distribute_time: distribute(append_to_ack),
+            backlog: Some(self.backlog()),
+            sync_wait: self.sync_wait(&strategy.settings),
             flush_ns: quantiles(flush),
             messages_per_flush: quantiles_of(flushes.iter().map(|(records, _)| *records)),
             bytes_per_flush: quantiles_of(
@@ -281,9 +286,13 @@ impl Evidence {
 
     /// When a sampled record became durable.
     fn durable_at(&self, sampled: &Sampled) -> Option<Nanos> {
+        self.sync_of(sampled).map(|event| event.ended)
+    }
+
+    /// The sync that made a sampled record durable.
+    fn sync_of(&self, sampled: &Sampled) -> Option<&FlushEvent> {
         let flushes = &self.events.flushes;
-        let index = flushes.partition_point(|event| event.upto < sampled.end);
-        flushes.get(index).map(|event| event.ended)
+        flushes.get(flushes.partition_point(|event| event.upto < sampled.end))
     }
 
     /// Sampled records whose producer was told before the sync that covers them had returned.
@@ -311,6 +320,38 @@ impl Evidence {
             let index = commits.partition_point(|event| event.upto < sampled.end);
             commits.get(index).map(|event| event.ended)
         })
+    }
+
+    fn backlog(&self) -> Backlog {
+        let waiting = || self.window.waiting.iter();
+        Backlog {
+            messages: quantiles_of(waiting().map(|waiting| waiting.messages)),
+            oldest_wait_ns: quantiles_of(waiting().map(|waiting| waiting.oldest.get())),
+        }
+    }
+
+    /// The parts of the time until acknowledgement, of the sampled records that were told in the
+    /// measured time; `None` where an acknowledgement does not wait for a sync.
+    fn sync_wait(&self, settings: &Settings) -> Option<SyncWait> {
+        if strategy::promise(settings) != AckPromise::Flushed {
+            return None;
+        }
+        let [mut queue, mut flush, mut wake] = [(); 3].map(|()| sizes());
+        let sampled = self.produced.iter().flat_map(|produced| &produced.sampled);
+        for sampled in sampled.filter(|sampled| self.is_within(sampled.acked)) {
+            let Some(sync) = self.sync_of(sampled) else { continue };
+            let started = sync.started.max(sampled.begun);
+            let parts = [
+                (&mut queue, started.since(sampled.begun)),
+                (&mut flush, sync.ended.since(started)),
+                (&mut wake, sampled.acked.since(sync.ended)),
+            ];
+            for (part, took) in parts {
+                record_size(part, took.get(), sampled.stands_for);
+            }
+        }
+        let [queue_ns, flush_ns, wake_ns] = [&queue, &flush, &wake].map(quantiles);
+        Some(SyncWait { queue_ns, flush_ns, wake_ns })
     }
 
     /// From acknowledgement until this moment, of the sampled records for which both lie in the
@@ -452,6 +493,7 @@ mod tests {
     use super::super::watch::Sample;
     use super::*;
     use crate::disk::DiskCounters;
+    use crate::load::Waiting;
     use crate::profile::{Gates, Io as ProfileIo, MessageBytes, Prealloc};
     use crate::results::{EndedBy, Level, Machine, Quantiles};
 
@@ -480,6 +522,7 @@ mod tests {
         });
         let records = (1..=count(200 - delay_ms)).map(|record| Sampled {
             end: LogOffset::new(record * RECORD),
+            begun: Nanos::new(record * MS / 10),
             acked: Nanos::new(record * MS / 10 + delay_ms * MS),
             stands_for: 1,
         });
@@ -494,6 +537,7 @@ mod tests {
                 appended: 1000,
                 acked: 1000,
                 samples: samples.collect(),
+                waiting: [3, 7].map(|ms| Waiting { messages: ms * 10, oldest: at(ms) }).to_vec(),
                 log_bytes: 1000 * RECORD,
                 device: Some(DiskCounters {
                     write_bytes: 300_000,
@@ -646,10 +690,34 @@ mod tests {
         near(float(power.max()), 11.5e6);
         let process = of("exposure_process_age");
         assert_eq!((process.len(), process.max()), (100 * MS, 0));
+        let bytes = of("exposure_power_bytes");
+        assert_eq!((bytes.len(), bytes.count_at(0)), (100 * MS, 0));
+        // Between 20 records, right after a sync, and 120; each piece counts as its middle.
+        near(float(bytes.min()), 2500.0);
+        near(float(bytes.max()), 11_500.0);
+        assert_eq!(of("exposure_process_bytes").max(), 0);
         near(float(of("ack_to_durable").max()), 11.9e6);
         assert_eq!(of("ack_to_written").max(), 0);
         let flush = Flush { bytes: 100 * RECORD, took: Nanos::new(2 * MS) };
         assert_eq!(measured.flushes, [flush; 10]);
+    }
+
+    #[test]
+    fn the_way_to_an_acknowledgement_after_its_sync_is_taken_apart() {
+        // Sent and then told 13 ms later: 1 ms after the sync that covers the last one of a group.
+        let cell = judged(&evidence(13), synchronous());
+        let way = cell.sync_wait.unwrap();
+        assert_eq!(way.queue_ns.count, 1000, "{way:?}");
+        near(float(way.queue_ns.max), 9.9e6);
+        near(float(way.flush_ns.p50), 2e6);
+        near(float(way.wake_ns.min), 1.1e6);
+        near(float(way.wake_ns.max), 11e6);
+        let sum = way.queue_ns.mean + way.flush_ns.mean + way.wake_ns.mean;
+        near(sum, 13e6);
+        assert_eq!(judged(&evidence(0), timed()).sync_wait, None, "told before its sync");
+        let backlog = cell.backlog.unwrap();
+        assert_eq!((backlog.messages.min, backlog.messages.max), (30, 70));
+        near(float(backlog.oldest_wait_ns.max), 7e6);
     }
 
     #[test]

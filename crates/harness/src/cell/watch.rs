@@ -12,7 +12,7 @@ use crate::clock::{float, nanos, now};
 use crate::disk::DiskCounters;
 use crate::exposure::{AckSample, Between};
 use crate::live::Phase;
-use crate::load::{Disturbance, Load};
+use crate::load::{Disturbance, Load, Tail, Waiting};
 use crate::machine::{Look, thread_ns};
 use crate::profile::Settings;
 use crate::recorder::Recorder;
@@ -29,6 +29,8 @@ pub(super) struct Window {
     pub(super) appended: u64,
     pub(super) acked: u64,
     pub(super) samples: Vec<Sample>,
+    /// What waited for its acknowledgement, at each of the watcher's looks.
+    pub(super) waiting: Vec<Waiting>,
     pub(super) log_bytes: u64,
     pub(super) device: Option<DiskCounters>,
     pub(super) dirty: Dirty,
@@ -111,6 +113,7 @@ pub(super) fn watch(
         dirty: watcher.dirty.unwrap_or_default(),
         machine: Machine { sampler_pct, ..machine },
         series: watcher.series,
+        waiting: watcher.waiting,
         samples: in_order(watcher.samples, &recorder.acked()),
     })
 }
@@ -166,6 +169,8 @@ struct Watcher<'a> {
     disturbance: Option<&'a Disturbance>,
     each_sample: Duration,
     samples: Vec<Sample>,
+    waiting: Vec<Waiting>,
+    tail: Tail,
     /// When the next row is due, once measuring has begun.
     next_row: Option<Nanos>,
     measured_since: Nanos,
@@ -188,6 +193,8 @@ impl<'a> Watcher<'a> {
             disturbance,
             each_sample,
             samples: Vec::new(),
+            waiting: Vec::new(),
+            tail: Tail::default(),
             next_row: None,
             measured_since: Nanos::new(0),
             dirty: None,
@@ -198,7 +205,7 @@ impl<'a> Watcher<'a> {
     /// Rows are kept from now on.
     fn measure(&mut self, start: Nanos) {
         self.dirty = vmstat::sample();
-        let _ = self.load.take_worst();
+        let _ = (self.load.take_worst(), self.load.take_p99(&mut self.tail));
         self.measured_since = start;
         self.next_row = Some(start.after(EACH_ROW));
     }
@@ -217,6 +224,9 @@ impl<'a> Watcher<'a> {
     fn tick(&mut self) -> bool {
         thread::sleep(self.each_sample);
         let Sample { from: at, acked, .. } = self.sample();
+        if self.next_row.is_some() {
+            self.waiting.push(self.load.waiting(now()));
+        }
         if self.next_row.is_none_or(|due| at < due) {
             return false;
         }
@@ -227,13 +237,17 @@ impl<'a> Watcher<'a> {
         }
         let marks = self.log.marks();
         let tail = LogOffset::new(marks.wrote().get().saturating_sub(TAIL_BYTES))..marks.wrote();
+        // Before the longest: an append that ends in between is not longer than that.
+        let p99 = self.load.take_p99(&mut self.tail);
+        let worst_append = self.load.take_worst();
         self.series.push(Row {
             at: at.since(self.measured_since),
             acked,
             marks,
             tail: self.log.page_cache(tail),
             flushes: self.recorder.flush_count(),
-            worst_append: self.load.take_worst(),
+            worst_append,
+            p99_append: p99.min(worst_append),
             pages,
             deleted: self.disturbance.map_or(0, Disturbance::deleted),
         });

@@ -1,4 +1,5 @@
-//! Chart C7: from append to acknowledgement, and from there to the page cache and to the disk.
+//! Chart C7: from append to acknowledgement, and from there to the page cache and to the disk;
+//! where an acknowledgement waits for its sync, that wait in its parts.
 //!
 //! Each stage has a line with its median and its 99th percentile. Stages are not stacked: on a
 //! logarithmic axis lengths do not add up, and the percentiles of parts are not parts of one.
@@ -10,7 +11,7 @@ use super::choice::{self, Chosen};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, rulings};
 use super::head::{self, Sign};
-use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Script};
+use super::pen::{self, BAND, BLACK, Dash, GREY, Ink, Pen, Script};
 use super::{HEIGHT, RIGHT, with_description};
 use crate::clock::float;
 use crate::distribution::quantiles;
@@ -53,6 +54,14 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
 /// From one moment in a message's life to another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
+    /// From when a message was due to its append.
+    Sent,
+    /// From append to the start of the sync that covers it.
+    Queued,
+    /// That sync.
+    Flushed,
+    /// From its return to the acknowledgement.
+    Woken,
     /// From append, or from when it was due, to its acknowledgement.
     Acked,
     /// From there to the page cache.
@@ -65,16 +74,29 @@ impl Part {
     /// The check that warns where too few ends of it were seen to know the longest.
     fn seen(self) -> Option<&'static str> {
         match self {
-            Self::Acked => None,
+            Self::Sent | Self::Queued | Self::Flushed | Self::Woken | Self::Acked => None,
             Self::Written => Some("commits_seen"),
             Self::Durable => Some("syncs_seen"),
         }
     }
 
-    const ALL: [Self; 3] = [Self::Acked, Self::Written, Self::Durable];
+    /// The parts of a row's way. Where the wait for a sync is known, it takes the place of what
+    /// comes after the acknowledgement, which is nothing there.
+    fn of(row: &Row, cells: &[&Cell]) -> Vec<Self> {
+        if cells.iter().all(|cell| cell.sync_wait.is_none()) {
+            return vec![Self::Acked, Self::Written, Self::Durable];
+        }
+        let sent = (row.loops == Loops::Open).then_some(Self::Sent);
+        let then = [Self::Queued, Self::Flushed, Self::Woken, Self::Acked, Self::Durable];
+        sent.into_iter().chain(then).collect()
+    }
 
     fn name(self, loops: Loops) -> &'static str {
         match self {
+            Self::Sent => "due → append",
+            Self::Queued => "append → its sync",
+            Self::Flushed => "its sync",
+            Self::Woken => "sync → ack",
             Self::Acked if loops == Loops::Open => "due → ack",
             Self::Acked => "append → ack",
             Self::Written => "ack → page cache",
@@ -105,7 +127,8 @@ impl Stage<'_> {
             };
         };
         if p99.max <= 0.0 && !self.at_least {
-            return "0: before the acknowledgement".to_owned();
+            let is_before = matches!(self.part, Part::Written | Part::Durable);
+            return if is_before { "0: before the acknowledgement" } else { "0" }.to_owned();
         }
         let [p50, p99] = [p50, p99].map(|stat| self.shown(stat.centre()));
         format!("{p50} · {p99}")
@@ -131,7 +154,7 @@ fn stages_of<'a>(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Vec<Stage<
         (false, false) => None,
     };
     let mut stages = Vec::new();
-    for part in Part::ALL {
+    for part in Part::of(row, &cells) {
         let mut known = Vec::new();
         for cell in &cells {
             known.extend(quantiles_of(recorded, cell, part)?);
@@ -147,7 +170,12 @@ fn stages_of<'a>(recorded: &Recorded, row: &'a Row) -> anyhow::Result<Vec<Stage<
 
 /// What a cell says of a part; `None` if it does not.
 fn quantiles_of(recorded: &Recorded, cell: &Cell, part: Part) -> anyhow::Result<Option<Quantiles>> {
+    let way = cell.sync_wait.unwrap_or_default();
     let found = match part {
+        Part::Sent => cell.open_loop.map(|open| open.lag_ns).unwrap_or_default(),
+        Part::Queued => way.queue_ns,
+        Part::Flushed => way.flush_ns,
+        Part::Woken => way.wake_ns,
         Part::Acked => cell.ack_ns(),
         Part::Durable => cell.ack_to_durable_ns,
         // What is acknowledged as written or durable is in the page cache by then.
@@ -181,21 +209,21 @@ fn draw_plot(pen: &Pen<'_>, rows: &[Row], stages: &[Stage<'_>], top: i32) -> any
     pen.text("0", (middle, bottom + 14), Script::centred(12, BLACK).bold())?;
     let middle = i32::midpoint(BAND_END, RIGHT);
     pen.text("time (log)", (middle, bottom + 34), Script::centred(12, BLACK))?;
-    let count = i32::try_from(rows.len()).unwrap_or(i32::MAX).max(1);
-    let high = ((bottom - top) / count).min(96);
-    for (nth, row) in (0..).zip(rows) {
-        let group = top + nth * high;
-        if nth > 0 {
+    let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX).max(1);
+    let step = ((bottom - top - 8 * count(rows.len())) / count(stages.len())).clamp(1, 29);
+    let mut group = top;
+    for row in rows {
+        if group > top {
             pen.line(&[(16, group), (RIGHT, group)], Dash::Solid, pen::PALE)?;
         }
         let name = format::clipped(&row.strategy, 14);
-        let step = (high - 8) / 3;
-        let first = group + 4 + step / 2;
-        pen.text(&name, (16, first), Script::left(12, BLACK).bold())?;
-        let of_row = stages.iter().filter(|stage| std::ptr::eq(stage.row, row));
-        for (line, stage) in (0..).zip(of_row) {
-            draw_stage(pen, stage, &across, first + line * step)?;
+        let mut line = group + 4 + step / 2;
+        pen.text(&name, (16, line), Script::left(12, BLACK).bold())?;
+        for stage in stages.iter().filter(|stage| std::ptr::eq(stage.row, row)) {
+            draw_stage(pen, stage, &across, line)?;
+            line += step;
         }
+        group = line - step / 2 + 4;
     }
     Ok(())
 }
@@ -222,7 +250,7 @@ fn draw_stage(pen: &Pen<'_>, stage: &Stage<'_>, across: &Axis, y: i32) -> anyhow
         }
     }
     pen.line(&[(to, y - 6), (to, y + 6)], Dash::Solid, colour.stroke_width(3))?;
-    pen.mark(kind, (from, y), stage.state.is_some())?;
+    pen.mark(kind, (from, y), Ink::of(stage.row, stage.state.is_some()))?;
     let right = x(p99.high()).max(to).max(from).max(BAND_END - 2) + 10;
     let wide = pen::text_width(&said, 11);
     let left = x(p50.low()).min(from) - 11;
@@ -235,6 +263,7 @@ fn draw_stage(pen: &Pen<'_>, stage: &Stage<'_>, across: &Axis, y: i32) -> anyhow
 
 fn legend(rows: &[Row], stages: &[Stage<'_>]) -> Vec<(Sign, String)> {
     let mut entries = head::strategies(rows);
+    entries.extend(head::hatched(rows.iter().map(|row| row.not_hardware)));
     entries.push((Sign::Level, "mark: median, bar: p99 of messages".to_owned()));
     let varies =
         |stage: &Stage<'_>| stage.times.iter().flatten().any(|stat| stat.low() < stat.high());
@@ -257,6 +286,13 @@ fn note(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
     } else {
         ""
     };
+    let parts = if stages.iter().any(|stage| stage.part == Part::Queued) {
+        " That time has parts: to the start of the sync that covers the message, which is the \
+         append itself and the rest of the sync before; that sync; and from its return until the \
+         producer was told."
+    } else {
+        ""
+    };
     let overload = if stages.iter().any(|stage| stage.state == Some("overload")) {
         " Of an overload, times are a backlog that grows as long as one measures."
     } else {
@@ -264,8 +300,8 @@ fn note(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
     };
     format!(
         "Of {}. The time until a message is durable is counted from its acknowledgement: with a \
-         strategy that acknowledges after its sync it is 0, and the sync is within the first \
-         part. Percentiles of the parts do not add up to one of the whole.{bound}{overload}{}",
+         strategy that acknowledges after its sync it is 0, and the sync is within the time to \
+         it.{parts} Percentiles of the parts do not add up to one of the whole.{bound}{overload}{}",
         chosen.setting, chosen.left_out
     )
 }

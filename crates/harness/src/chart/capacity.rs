@@ -11,7 +11,7 @@ use super::choice::{self, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::{self, fitting};
 use super::head::{self, Sign};
-use super::pen::{self, BAND, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
+use super::pen::{self, BAND, BLACK, Dash, GREY, Ink, PALE, Pen, Pixel, Script};
 use super::{HEIGHT, LossModel, RIGHT, with_description};
 use crate::capacity::{self, Ask, Basis, Capacity, Choice, Standing};
 use crate::clock::{float, nanos};
@@ -308,7 +308,9 @@ impl<'a> Sheet<'a> {
             Answer::Unknown => return pen.text("?", middle, Script::centred(14, GREY)),
             Answer::Carried(choice) => choice,
         };
-        pen.mark(choice.kind, (from.0 + 11, middle.1), choice.basis != Basis::Measured)?;
+        let is_measured = choice.basis == Basis::Measured;
+        let ink = if is_measured { Ink::Full } else { Ink::Hollow };
+        pen.mark(choice.kind, (from.0 + 11, middle.1), ink)?;
         let wide = to.0 - from.0 - 24;
         let letter = self.letter(&choice.sysctl);
         let name = fitting(&choice.strategy, wide - pen::text_width(&letter, 11), 11) + &letter;

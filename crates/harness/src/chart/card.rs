@@ -7,7 +7,7 @@ use plotters::style::Color;
 
 use super::axis::Axis;
 use super::frame::rulings;
-use super::pen::{self, BLACK, Dash, GREY, PALE, Pen, Script};
+use super::pen::{self, BLACK, Dash, GREY, Ink, PALE, Pen, Script};
 use super::{HEIGHT, RIGHT, with_description};
 use crate::card::text::sentence;
 use crate::card::{Card, Row};
@@ -108,8 +108,8 @@ fn draw_row(pen: &Pen<'_>, row: &Row, axis: &Axis, y: i32) -> anyhow::Result<()>
         pen.line(&[(at(max), y - 4), (at(max), y + 4)], Dash::Solid, colour.stroke_width(1))?;
     }
     pen.line(&[(at(p50), y), (at(p99), y)], Dash::Solid, colour.stroke_width(2))?;
-    pen.mark_in(Kind::GroupCommit, colour, (at(p50), y), false)?;
-    pen.mark_in(Kind::FlushRealtime, colour, (at(p99), y), false)?;
+    pen.mark_in(Kind::GroupCommit, colour, (at(p50), y), Ink::Full)?;
+    pen.mark_in(Kind::FlushRealtime, colour, (at(p99), y), Ink::Full)?;
     pen.text(&format::count(row.per_s), (PER_SECOND, y), Script::right(11, BLACK))?;
     let flushes = row.flushes_per_sync.map_or("–".to_owned(), format::ratio);
     pen.text(&flushes, (RIGHT, y), Script::right(11, BLACK))
@@ -145,7 +145,7 @@ fn draw_axis(
     let mut x = LEFT + pen::text_width(across, 12) + 40;
     let colour = pen::colour(Kind::GroupCommit);
     for (shape, name) in [(Kind::GroupCommit, "p50"), (Kind::FlushRealtime, "p99")] {
-        pen.mark_in(shape, colour, (x, y), false)?;
+        pen.mark_in(shape, colour, (x, y), Ink::Full)?;
         pen.text(name, (x + 12, y), Script::left(12, BLACK))?;
         x += 60;
     }

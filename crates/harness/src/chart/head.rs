@@ -4,10 +4,10 @@ use plotters::style::{Color, RGBColor};
 
 use super::choice;
 use super::pareto::Codes;
-use super::pen::{self, BLACK, Dash, GREY, Looks, Pen, Pixel, Script, Series};
+use super::pen::{self, BLACK, Dash, GREY, Ink, Looks, Pen, Pixel, Script, Series};
 use super::{HEIGHT, LossModel, RIGHT, drawable};
 use crate::format;
-use crate::results::{Environment, Kind, Manifest};
+use crate::results::{Environment, Kind, Manifest, NotHardware};
 use crate::summary::{self, Extent, Loops, Row, kind_name};
 use crate::verdict::{self, Ranges};
 
@@ -66,6 +66,7 @@ pub(super) enum Sign {
     /// From the smallest to the largest block, upwards.
     Bars,
     Frontier,
+    Hatched,
     Hollow,
     /// What stands for a setting beside a mark.
     Letter(char),
@@ -97,7 +98,8 @@ impl Sign {
                 let stairs = [(x - 8, y + 5), (x, y + 5), (x, y - 5), (x + 9, y - 5)];
                 pen.line(&stairs, Dash::Solid, BLACK.mix(0.75).stroke_width(2))
             }
-            Self::Hollow => pen.mark(Kind::GroupCommit, at, true),
+            Self::Hatched => pen.mark_in(Kind::CommitRealtime, GREY, at, Ink::Hatched),
+            Self::Hollow => pen.mark(Kind::GroupCommit, at, Ink::Hollow),
             Self::Letter(letter) => {
                 pen.text(&letter.to_string(), (x + 8, y), Script::centred(12, BLACK).bold())
             }
@@ -112,12 +114,12 @@ impl Sign {
             Self::Mark(kind) => {
                 let line = [(x - 16, y), (x + 16, y)];
                 pen.line(&line, pen::dash(*kind), pen::colour(*kind).mix(0.6))?;
-                pen.mark(*kind, at, false)
+                pen.mark(*kind, at, Ink::Full)
             }
             Self::Series(series) => {
                 let line = [(x - 16, y), (x + 16, y)];
                 pen.line(&line, series.dash, series.colour.mix(0.6))?;
-                pen.mark_in(series.shape, series.colour, at, false)
+                pen.mark_in(series.shape, series.colour, at, Ink::Full)
             }
             Self::Span => {
                 pen.line(&[(x - 9, y), (x + 9, y)], Dash::Solid, GREY)?;
@@ -136,6 +138,7 @@ fn legend(manifest: &Manifest, rows: &[Row], model: LossModel) -> Vec<(Sign, Str
         let of = if summary::real(rows).count() < rows.len() { ", of real hardware" } else { "" };
         entries.push((Sign::Frontier, format!("frontier of what was seen whole{of}")));
     }
+    entries.extend(hatched(rows.iter().map(|row| row.not_hardware)));
     if let Some(asked) = model.asked_ns(manifest) {
         let most = match asked {
             none if none <= 0.0 => "nothing lost".to_owned(),
@@ -162,6 +165,15 @@ fn legend(manifest: &Manifest, rows: &[Row], model: LossModel) -> Vec<(Sign, Str
 /// One entry for each strategy, by the sign of its kind.
 pub(super) fn strategies<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(Sign, String)> {
     named(rows, |row| Sign::Mark(row.kind))
+}
+
+/// The entry for marks of disks that are no hardware, if any of these is.
+pub(super) fn hatched(disks: impl IntoIterator<Item = NotHardware>) -> Option<(Sign, String)> {
+    let words = disks.into_iter().filter_map(NotHardware::word);
+    let mut words: Vec<String> = words.map(str::to_lowercase).collect();
+    words.sort_unstable();
+    words.dedup();
+    (!words.is_empty()).then(|| (Sign::Hatched, format!("hatched: {}", words.join(", "))))
 }
 
 /// One entry for each strategy, by its own look.

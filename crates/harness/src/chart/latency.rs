@@ -14,7 +14,7 @@ use super::choice::{self, Load, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, Ruling, rulings, rulings_at};
 use super::head::{self, Sign};
-use super::pen::{self, BLACK, Dash, GREY, Looks, Pen, Pixel, Script, Series};
+use super::pen::{self, BLACK, Dash, GREY, Ink, Looks, Pen, Pixel, Script, Series};
 use super::{HEIGHT, with_description};
 use crate::format;
 use crate::recorded::Recorded;
@@ -104,6 +104,7 @@ fn picture(
 
 fn legend(drawn: &[&Curve<'_>], looks: &Looks<'_>) -> Vec<(Sign, String)> {
     let mut entries = head::strategies_as(drawn.iter().map(|curve| curve.row), looks);
+    entries.extend(head::hatched(drawn.iter().map(|curve| curve.row.not_hardware)));
     if drawn.iter().any(|curve| curve.has_band()) {
         entries.push((Sign::Zone(pen::PALE), "band: min–max over blocks".to_owned()));
     }
@@ -179,7 +180,8 @@ impl Panel {
         let rough = line(&curve.points[firm.saturating_sub(1)..]);
         pen.line(&rough, dash, colour.mix(0.6))?;
         for point in curve.points.iter().filter(|point| point.is_mark) {
-            pen.mark_in(shape, colour, self.pixel(point.rarity, point.middle), hollow)?;
+            let at = self.pixel(point.rarity, point.middle);
+            pen.mark_in(shape, colour, at, Ink::of(curve.row, hollow))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, round, rulings};
 use super::head::{self, Sign};
 use super::labels::{Area, Crowd};
-use super::pen::{self, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::pen::{self, BAND, BLACK, Dash, GREY, Ink, Pen, Pixel, Script};
 use super::{HEIGHT, with_description};
 use crate::clock::float;
 use crate::format;
@@ -193,6 +193,7 @@ fn legend(drawn: &[&Point<'_>]) -> Vec<(Sign, String)> {
     let mut entries = head::strategies(drawn.iter().map(|point| point.row));
     let lines = LINES.iter().map(|(dash, name)| (Sign::Line(*dash, BLACK, 1), (*name).to_owned()));
     entries.extend(lines);
+    entries.extend(head::hatched(drawn.iter().map(|point| point.row.not_hardware)));
     if drawn.iter().any(|point| point.state().is_some()) {
         entries.push((Sign::Hollow, "hollow: invalid, or less sent than due".to_owned()));
     }
@@ -281,7 +282,8 @@ impl Panel {
                         pen.line(&[(x - 3, end), (x + 3, end)], Dash::Solid, colour)?;
                     }
                 }
-                pen.mark(point.row.kind, (*x, *y), point.state().is_some())?;
+                let ink = Ink::of(point.row, point.state().is_some());
+                pen.mark(point.row.kind, (*x, *y), ink)?;
                 crowd.add_solid(Area::about((*x, *y), 8));
             }
         }

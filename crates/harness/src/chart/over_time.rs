@@ -2,7 +2,7 @@
 //!
 //! Small multiples with the same axes: a column for each kernel setting, all of them under the same
 //! strategy and load. Above, what is dirty or being written, with the kernel's limits; below, the
-//! longest append of each tenth of a second.
+//! longest append of each tenth of a second, and what 99 of 100 of them took.
 
 mod column;
 mod trace;
@@ -127,6 +127,10 @@ impl<'a> Shown<'a> {
         if several {
             entries.push((Sign::Line(Dash::Solid, pen::PALE, 2), "pale: other blocks".to_owned()));
         }
+        if self.columns.iter().any(|column| column.main().has_p99()) {
+            let what = "below: p99 of each 100 ms".to_owned();
+            entries.push((Sign::Line(Dash::Solid, BLACK, 1), what));
+        }
         for (dash, name) in [
             (Dash::Dashed, "write-back begins"),
             (Dash::Dotted, "writers are slowed"),
@@ -151,11 +155,17 @@ impl<'a> Shown<'a> {
         } else {
             ("", "")
         };
+        let p99 = if self.columns.iter().any(|column| column.main().has_p99()) {
+            "The thin lines in the lower part are what 99 of 100 appends of that tenth of a second \
+             took at most, to 1/16; of fewer than 100 it is the longest."
+        } else {
+            "The line across the lower part is the p99 of all appends of that block."
+        };
         format!(
             "{}: of what flushes, the one with the most dirty pages{beside}. The strong line is \
              the block whose dirty pages are in the middle; blocks are counted from 0. Dirty pages \
              are those of the whole machine; above the middle of the two limits the kernel makes \
-             writers wait. The line across the lower part is the p99 of all appends of that block. \
+             writers wait. {p99} \
              Ticks below the upper part: syncs returned; arrows above the lower part: a segment \
              was begun{deleted}; all where they are few.{}",
             self.setting, self.left_out
@@ -172,13 +182,14 @@ impl<'a> Shown<'a> {
             let main = column.main();
             format!(
                 "{}: at most {} dirty, write-back begins at {}, limit {}, writers slowed {:.0} % \
-                 of the time, longest append {}.",
+                 of the time, longest append {}, p99 of 100 ms at most {}.",
                 column.row.sysctl,
                 shown(main.dirty_max(), format::bytes),
                 shown(main.background(), format::bytes),
                 shown(main.limit(), format::bytes),
                 100.0 * main.throttled_share(),
                 format::duration(main.worst_max()),
+                shown(main.p99_max(), format::duration),
             )
         }));
         sentences.join(" ")
@@ -201,6 +212,7 @@ impl<'a> Shown<'a> {
                 Figure::Number(format!("{:.0} %", 100.0 * throttled), throttled),
                 number(Some(trace.worst_max()), format::duration),
                 number(Some(float(trace.p99_ns)), format::duration),
+                number(trace.p99_max(), format::duration),
             ]
         };
         self.traces().map(row).collect()
@@ -213,7 +225,7 @@ fn shown(value: Option<f64>, how: fn(f64) -> String) -> String {
 
 const NAME: &str = "c4";
 const QUESTION: &str = "Do dirty pages reach the kernel's limits, and do appends wait then?";
-const HEADS: [&str; 8] = [
+const HEADS: [&str; 9] = [
     "kernel settings",
     "block",
     "dirty at most",
@@ -222,6 +234,7 @@ const HEADS: [&str; 8] = [
     "writers slowed",
     "longest append",
     "append p99",
+    "worst p99 of 100 ms",
 ];
 /// Kernel settings side by side.
 const MOST: usize = 6;

@@ -14,7 +14,7 @@ use plotters::style::{
     Color, FontDesc, FontFamily, FontStyle, IntoTextStyle, RGBColor, ShapeStyle,
 };
 
-use crate::results::Kind;
+use crate::results::{Kind, NotHardware};
 use crate::summary::Row;
 
 /// A place on the drawing: to the right, downwards.
@@ -122,8 +122,8 @@ impl<'a> Pen<'a> {
     }
 
     /// The mark of a strategy; an open and larger one if the figure must not be used.
-    pub(super) fn mark(&self, kind: Kind, at: Pixel, hollow: bool) -> anyhow::Result<()> {
-        self.mark_in(kind, colour(kind), at, hollow)
+    pub(super) fn mark(&self, kind: Kind, at: Pixel, ink: Ink) -> anyhow::Result<()> {
+        self.mark_in(kind, colour(kind), at, ink)
     }
 
     /// The same in another colour, for one of several series.
@@ -132,9 +132,33 @@ impl<'a> Pen<'a> {
         shape: Kind,
         colour: RGBColor,
         at: Pixel,
-        hollow: bool,
+        ink: Ink,
     ) -> anyhow::Result<()> {
-        self.shape(shape, colour, at, if hollow { 7 } else { 5 }, hollow)
+        let r = if ink == Ink::Full { 5 } else { 7 };
+        self.shape(shape, colour, at, r, ink == Ink::Hollow)?;
+        if ink == Ink::Hatched { self.hatch(&outline(shape, at, r)) } else { Ok(()) }
+    }
+
+    /// White lines across a filled shape.
+    fn hatch(&self, corners: &[Pixel]) -> anyhow::Result<()> {
+        let sums = corners.iter().map(|(x, y)| x + y);
+        let Some((least, most)) = sums.clone().min().zip(sums.max()) else { return Ok(()) };
+        for sum in (least..most).skip(3).step_by(4) {
+            let mut cuts: Vec<Pixel> = Vec::new();
+            for (nth, &from) in corners.iter().enumerate() {
+                let to = corners[(nth + 1) % corners.len()];
+                let (before, after) = (sum - from.0 - from.1, sum - to.0 - to.1);
+                // The sum of both coordinates is on either side of the line at the two ends.
+                if (before < 0) != (after < 0) {
+                    let share = |a: i32, b: i32| a + (b - a) * before / (before - after);
+                    cuts.push((share(from.0, to.0), share(from.1, to.1)));
+                }
+            }
+            if let [from, .., to] = cuts[..] {
+                self.line(&[from, to], Dash::Solid, WHITE.stroke_width(1))?;
+            }
+        }
+        Ok(())
     }
 
     /// The same, but small: one of very many, or where there is no room.
@@ -159,7 +183,7 @@ impl<'a> Pen<'a> {
     ) -> anyhow::Result<()> {
         let (x, y) = at;
         let wide = if r < 5 { 1 } else { 2 };
-        let corners: &[Pixel] = match shape {
+        match shape {
             Kind::GroupCommit if hollow => {
                 return self.draw(&Circle::new(at, r, colour.stroke_width(wide)));
             }
@@ -171,17 +195,14 @@ impl<'a> Pen<'a> {
                 self.line(&falling, Dash::Solid, colour.stroke_width(width))?;
                 return self.line(&rising, Dash::Solid, colour.stroke_width(width));
             }
-            Kind::CommitRealtime => {
-                &[(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]
-            }
-            Kind::FlushRealtime => &[(x, y - r - 1), (x + r + 1, y + r), (x - r - 1, y + r)],
-            Kind::Raw => &[(x, y - r - 2), (x + r + 1, y), (x, y + r + 2), (x - r - 1, y)],
-        };
+            Kind::CommitRealtime | Kind::FlushRealtime | Kind::Raw => {}
+        }
+        let corners = outline(shape, at, r);
         if hollow {
             let closed: Vec<Pixel> = corners.iter().chain(&corners[..1]).copied().collect();
             return self.line(&closed, Dash::Solid, colour.stroke_width(wide));
         }
-        self.draw(&Polygon::new(corners.to_vec(), colour.filled()))
+        self.draw(&Polygon::new(corners, colour.filled()))
     }
 
     fn draw<'e, E>(&self, element: &'e E) -> anyhow::Result<()>
@@ -190,6 +211,51 @@ impl<'a> Pen<'a> {
         E: Drawable<SVGBackend<'a>>,
     {
         self.area.draw(element).map_err(|e| anyhow!("cannot draw: {e}"))
+    }
+}
+
+/// The corners of a kind's shape, of a circle some on its edge; of a cross its ends.
+fn outline(shape: Kind, (x, y): Pixel, r: i32) -> Vec<Pixel> {
+    match shape {
+        Kind::GroupCommit => {
+            // On a circle of r + 1, at 0, 30 and 60 degrees.
+            let r = r + 1;
+            let (long, short) = (r * 87 / 100, r / 2);
+            let quarter = [(r, 0), (long, short), (short, long)];
+            let turns = [(1, 0), (0, 1), (-1, 0), (0, -1)];
+            let turned = |(c, s): (i32, i32)| {
+                quarter.map(move |(dx, dy)| (x + c * dx - s * dy, y + s * dx + c * dy))
+            };
+            turns.into_iter().flat_map(turned).collect()
+        }
+        Kind::CommitRealtime | Kind::None => {
+            vec![(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]
+        }
+        Kind::FlushRealtime => vec![(x, y - r - 1), (x + r + 1, y + r), (x - r - 1, y + r)],
+        Kind::Raw => vec![(x, y - r - 2), (x + r + 1, y), (x, y + r + 2), (x - r - 1, y)],
+    }
+}
+
+/// How a mark is filled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Ink {
+    /// Of a disk that is no hardware.
+    Hatched,
+    /// Of a figure that must not be used.
+    Hollow,
+    /// Of every other.
+    Full,
+}
+
+impl Ink {
+    /// Of a row's figure, which must not be used if `hollow`.
+    pub(super) fn of(row: &Row, hollow: bool) -> Self {
+        if hollow { Self::Hollow } else { Self::on(row.not_hardware) }
+    }
+
+    /// Of a figure of such a disk.
+    pub(super) fn on(not_hardware: NotHardware) -> Self {
+        if not_hardware.word().is_some() { Self::Hatched } else { Self::Full }
     }
 }
 
@@ -326,5 +392,34 @@ mod tests {
             format!("{shape:?} {dash:?}")
         });
         assert_eq!(seen.collect::<std::collections::BTreeSet<_>>().len(), 15);
+    }
+
+    #[test]
+    fn what_is_no_hardware_is_hatched_and_what_is_of_no_use_hollow() {
+        let mut rows = summary::rows(&example());
+        let row = &mut rows[0];
+        assert_eq!([Ink::of(row, false), Ink::of(row, true)], [Ink::Full, Ink::Hollow]);
+        row.not_hardware.emulated = true;
+        assert_eq!([Ink::of(row, false), Ink::of(row, true)], [Ink::Hatched, Ink::Hollow]);
+    }
+
+    #[test]
+    fn a_hatch_stays_within_its_shape() {
+        for shape in [Kind::GroupCommit, Kind::FlushRealtime, Kind::CommitRealtime, Kind::Raw] {
+            let mut out = String::new();
+            let pen = Pen::new(&mut out).unwrap();
+            let corners = outline(shape, (100, 100), 7);
+            pen.hatch(&corners).unwrap();
+            drop(pen);
+            let lines: Vec<&str> = out.split("points=\"").skip(1).collect();
+            assert!(lines.len() >= 2, "{shape:?}: {out}");
+            for line in lines {
+                let points = line.split('"').next().unwrap();
+                for number in points.split([' ', ',']).filter(|number| !number.is_empty()) {
+                    let number: i32 = number.parse().unwrap();
+                    assert!((90..=110).contains(&number), "{shape:?}: {points}");
+                }
+            }
+        }
     }
 }

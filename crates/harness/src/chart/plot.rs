@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::frame::{Frame, fitting, rulings};
 use super::labels::{Area, Crowd};
 use super::pareto::{Codes, Point};
-use super::pen::{self, ASKED, BAND, BLACK, Dash, GREY, Pen, Pixel, Script};
+use super::pen::{self, ASKED, BAND, BLACK, Dash, GREY, Ink, Pen, Pixel, Script};
 use super::{LossModel, RIGHT};
 use crate::format;
 use crate::results::Kind;
@@ -137,7 +137,7 @@ impl Plot {
             self.draw_spread(pen, point, &mut crowd)?;
         }
         for point in points {
-            pen.mark(point.row.kind, self.pixel(point), point.hollow)?;
+            pen.mark(point.row.kind, self.pixel(point), Ink::of(point.row, point.hollow))?;
         }
         self.draw_raw_levels(pen, points, &mut crowd)?;
         self.draw_labels(pen, points, codes, &mut crowd)

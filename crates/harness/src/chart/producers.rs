@@ -12,7 +12,7 @@ use super::choice::{self, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::{Frame, rulings, rulings_at};
 use super::head::{self, Sign};
-use super::pen::{BLACK, Dash, GREY, Pen, Pixel, SERIES, Script, Series};
+use super::pen::{BLACK, Dash, GREY, Ink, Pen, Pixel, SERIES, Script, Series};
 use super::{HEIGHT, with_description};
 use crate::comparison::{Measure, noise_floors};
 use crate::format;
@@ -172,6 +172,9 @@ fn legend(drawn: &[Line<'_>], rows: &[Row]) -> Vec<(Sign, String)> {
     entries.push((Sign::Line(Dash::Dashed, GREY, 1), "ideal: all that may wait share".to_owned()));
     let bound = "thin: bound, messages that may wait / flush p50".to_owned();
     entries.push((Sign::Line(Dash::Dotted, GREY, 1), bound));
+    entries.extend(head::hatched(
+        drawn.iter().flat_map(|line| &line.points).map(|point| point.row.not_hardware),
+    ));
     if drawn.iter().flat_map(|line| &line.points).any(|point| point.hollow) {
         entries.push((Sign::Hollow, "hollow: invalid".to_owned()));
     }
@@ -266,7 +269,8 @@ fn draw_line(
                 pen.line(&[(x - 3, y), (x + 3, y)], Dash::Solid, series.colour)?;
             }
         }
-        pen.mark_in(series.shape, series.colour, pixel(point, stat.centre()), point.hollow)?;
+        let at = pixel(point, stat.centre());
+        pen.mark_in(series.shape, series.colour, at, Ink::of(point.row, point.hollow))?;
     }
     Ok(())
 }

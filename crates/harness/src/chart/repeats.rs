@@ -13,7 +13,7 @@ use super::choice::{self, Place};
 use super::drawn::{Drawn, Figure};
 use super::frame::fitting;
 use super::head::{self, Sign};
-use super::pen::{self, BAND, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
+use super::pen::{self, BAND, BLACK, Dash, GREY, Ink, PALE, Pen, Pixel, Script};
 use super::{HEIGHT, RIGHT, with_description};
 use crate::clock;
 use crate::format;
@@ -180,6 +180,7 @@ fn legend(recorded: &Recorded, drawn: &[Strip]) -> Vec<(Sign, String)> {
         entries.push((Sign::Line(Dash::Solid, BLACK, 3), "95 % interval".to_owned()));
     }
     entries.push((Sign::Zone(BAND), format!("±{noise} %, what the gate calls noise")));
+    entries.extend(head::hatched(drawn.iter().map(|strip| strip.not_hardware)));
     if drawn.iter().flat_map(|strip| &strip.dots).any(|dot| dot.invalid) {
         entries.push((Sign::Mark(Kind::None), "crossed: invalid".to_owned()));
     }
@@ -281,9 +282,9 @@ impl Column {
         let small = high / gaps < 8;
         for (dot, at) in strip.dots.iter().zip(spots) {
             match (dot.invalid, small) {
-                (true, _) => pen.mark(Kind::None, at, false)?,
+                (true, _) => pen.mark(Kind::None, at, Ink::Full)?,
                 (false, true) => pen.dot(shape, colour, at, false)?,
-                (false, false) => pen.mark_in(shape, colour, at, false)?,
+                (false, false) => pen.mark_in(shape, colour, at, Ink::on(strip.not_hardware))?,
             }
         }
         Ok(())

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use store_core::Nanos;
+
+use super::tail::Took;
+
 /// What a producer shows, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -10,6 +14,51 @@ pub(super) struct Shown {
     pub(super) acked: AtomicU64,
     /// The longest append since it was last looked at.
     pub(super) worst_ns: AtomicU64,
+    /// Messages that it sent, or is about to, and that are without acknowledgement.
+    waiting: AtomicU64,
+    /// When the first of them was begun, in nanoseconds.
+    oldest_ns: AtomicU64,
+    /// How long its appends took.
+    pub(super) took: Took,
+}
+
+impl Shown {
+    /// An append ended, in whichever way.
+    pub(super) fn ended(&self, took: Nanos) {
+        if self.worst_ns.load(Ordering::Relaxed) < took.get() {
+            self.worst_ns.store(took.get(), Ordering::Relaxed);
+        }
+        self.took.add(took);
+    }
+
+    /// So many messages wait, the first of them since then.
+    pub(super) fn waits(&self, waiting: u64, oldest: Nanos) {
+        self.oldest_ns.store(oldest.get(), Ordering::Relaxed);
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+}
+
+/// What waits for its acknowledgement at a moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Waiting {
+    /// Messages.
+    pub messages: u64,
+    /// How long the oldest of them has waited.
+    pub oldest: Nanos,
+}
+
+/// What waits by `now`. Producers go on meanwhile: each shows one moment of its own.
+pub(super) fn waiting(progress: &[Shown], now: Nanos) -> Waiting {
+    let mut all = Waiting::default();
+    for shown in progress {
+        let messages = shown.waiting.load(Ordering::Relaxed);
+        if messages > 0 {
+            let begun = Nanos::new(shown.oldest_ns.load(Ordering::Relaxed));
+            all.messages += messages;
+            all.oldest = all.oldest.max(now.since(begun));
+        }
+    }
+    all
 }
 
 /// How many messages of a load are acknowledged.

@@ -173,6 +173,10 @@ fn a_window_is_filled_and_never_passed() {
     }
     assert!(ran.load.take_worst() > Nanos::new(0));
     assert_eq!(ran.load.take_worst(), Nanos::new(0), "taken once");
+    let mut tail = Tail::default();
+    assert!(ran.load.take_p99(&mut tail) > Nanos::new(0));
+    assert_eq!(ran.load.take_p99(&mut tail), Nanos::new(0), "taken once");
+    assert_eq!(ran.load.waiting(now()), Waiting::default(), "all were told");
 }
 
 #[test]
@@ -192,6 +196,9 @@ fn what_is_on_its_way_at_the_end_is_waited_for_and_counts() {
         let producers = load.start(scope, &log);
         load.measure(now());
         thread::sleep(HALF);
+        let waiting = load.waiting(now());
+        assert_eq!(waiting.messages, 16, "two windows of 8");
+        assert!(nanos(HALF / 2) < waiting.oldest && waiting.oldest < nanos(held), "{waiting:?}");
         load.stop(now());
         producers.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -217,11 +224,12 @@ fn a_load_of_mixed_sizes_sends_all_of_them_in_their_shares() {
 #[test]
 fn a_sample_stays_bounded_and_stands_for_everything() {
     let mut produced = Produced::new(false);
+    let at = Nanos::new(0);
     for count in 1..=100_000 {
         let end = LogOffset::new(store_core::length_u64(count));
-        produced.sample(count, Sampled { end, acked: Nanos::new(0), stands_for: 1 });
+        produced.sample(count, Sampled { end, begun: at, acked: at, stands_for: 1 });
     }
-    assert!(produced.sampled.len() <= MAX_SAMPLES);
+    assert!(produced.sampled.len() <= super::produced::MAX_SAMPLES);
     let total: u64 = produced.sampled.iter().map(|kept| kept.stands_for).sum();
     assert!((99_000..=101_000).contains(&total), "{total}");
     let ends: Vec<u64> = produced.sampled.iter().map(|kept| kept.end.get()).collect();

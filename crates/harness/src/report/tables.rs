@@ -326,6 +326,9 @@ fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
         let due_to_ack = cell.open_loop.map(|open| open.due_to_ack_ns).unwrap_or_default();
         data.extend(latency(&due_to_ack));
     }
+    let waiting = cell.backlog.unwrap_or_default();
+    data.push(tail(&waiting.messages, format::count));
+    data.push(tail(&waiting.oldest_wait_ns, format::duration));
     data.extend(latency(&cell.flush_ns));
     data.push(median(&cell.messages_per_flush, format::count));
     data.push(median(&cell.bytes_per_flush, format::bytes));
@@ -344,7 +347,7 @@ fn cell(cell: &Cell, any_open: bool) -> Vec<Datum> {
 
 /// What only an open loop has.
 const OPEN_ONLY: &str = "due→ack";
-const CELL_HEADS: [&str; 52] = [
+const CELL_HEADS: [&str; 54] = [
     "cell",
     "block",
     "position",
@@ -366,6 +369,8 @@ const CELL_HEADS: [&str; 52] = [
     "due→ack p99",
     "due→ack p99.9",
     "due→ack max",
+    "waiting p99 (max)",
+    "oldest wait p99 (max)",
     "flush p50",
     "flush p99",
     "flush p99.9",
@@ -419,9 +424,19 @@ fn interval(cell: &Cell) -> [Datum; 3] {
 }
 
 fn spread(spread: &Spread, shown: fn(f64) -> String) -> Datum {
-    let (p99, max) = (float(spread.p99), float(spread.max));
-    let text =
-        if spread.max == 0 { "0".to_owned() } else { format!("{} ({})", shown(p99), shown(max)) };
+    p99_and_max(spread.p99, spread.max, shown)
+}
+
+fn tail(quantiles: &Quantiles, shown: fn(f64) -> String) -> Datum {
+    if quantiles.count == 0 {
+        return Datum::missing();
+    }
+    p99_and_max(quantiles.p99, quantiles.max, shown)
+}
+
+fn p99_and_max(p99: u64, max: u64, shown: fn(f64) -> String) -> Datum {
+    let (p99, max) = (float(p99), float(max));
+    let text = if max > 0.0 { format!("{} ({})", shown(p99), shown(max)) } else { "0".to_owned() };
     Datum::shown(text, p99)
 }
 

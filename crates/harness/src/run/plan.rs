@@ -123,10 +123,12 @@ fn is_searched(workload: &Workload) -> bool {
 ///
 /// Loads between the fewest and the most producers go first, then blocks beyond three, then all
 /// loads but the one with the most producers; then long cells are halved, for one block of long
-/// cells has no spread to tell a difference by; then blocks. The time of one block is the least.
+/// cells has no spread to tell a difference by; then blocks. Loads that there is time for after all
+/// come back. The time of one block is the least.
 pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
     let before = sweep.clone();
     let is_over = |sweep: &Sweep| sweep.budget < block_time(sweep).saturating_mul(sweep.blocks);
+    let mut removed: Vec<(usize, Vec<u32>)> = Vec::new();
     while is_over(sweep) {
         let longest = |sweep: &Sweep, more_than: usize| {
             let workloads = sweep.workloads.iter().enumerate();
@@ -135,11 +137,13 @@ pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
         };
         if let Some(index) = longest(sweep, 2) {
             let producers = &mut sweep.workloads[index].producers;
+            removed.push((index, producers.clone()));
             producers.remove(producers.len() / 2);
         } else if sweep.blocks > 3 {
             sweep.blocks -= 1;
         } else if let Some(index) = longest(sweep, 1) {
             let producers = &mut sweep.workloads[index].producers;
+            removed.push((index, producers.clone()));
             let most = producers.iter().copied().max();
             producers.retain(|count| Some(*count) == most);
         } else if sweep.blocks == 3 && sweep.measure >= 2 * SHORTEST_HALF && !deletes_late(sweep) {
@@ -149,6 +153,12 @@ pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
             sweep.blocks -= 1;
         } else {
             break;
+        }
+    }
+    for (index, producers) in removed.into_iter().rev() {
+        let fewer = std::mem::replace(&mut sweep.workloads[index].producers, producers);
+        if is_over(sweep) {
+            sweep.workloads[index].producers = fewer;
         }
     }
     told(&before, sweep)
@@ -339,6 +349,15 @@ mod tests {
         assert_eq!(sweep.warmup, Duration::from_secs(1));
         let words = "cells of 5.0 s in place of 10 s, with as much less to warm up";
         assert!(told.iter().any(|out| out == words), "{told:?}");
+        // What cells of half the time leave room for comes back.
+        let producers = |minutes| {
+            let mut sweep = Sweep::load("full", &root).unwrap();
+            sweep.budget = Duration::from_mins(minutes);
+            trim(&mut sweep);
+            assert!(block_time(&sweep) * sweep.blocks <= sweep.budget && sweep.blocks == 3);
+            sweep.workloads[0].producers.clone()
+        };
+        assert_eq!([20, 23, 30].map(producers), [vec![64], vec![1, 64], vec![1, 8, 64]]);
         // Not where nothing would be deleted any more.
         let mut sweep = Sweep::load("full", &root).unwrap();
         sweep.budget = Duration::from_mins(20);

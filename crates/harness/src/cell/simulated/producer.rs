@@ -57,6 +57,13 @@ impl Producer {
         self.sending.is_none() && self.on_their_way.is_empty()
     }
 
+    /// Its messages without acknowledgement, and when the first of them was begun.
+    pub(super) fn waiting(&self) -> (u64, Option<Nanos>) {
+        let count = self.on_their_way.len() + usize::from(self.sending.is_some());
+        let first = self.on_their_way.front().map(|first| first.begun).or(self.sending);
+        (store_core::length_u64(count), first)
+    }
+
     /// What it measured, at the end.
     pub(super) fn ended(self, load: &Load, index: usize) -> Produced {
         let Self { sent, mut produced, .. } = self;
@@ -140,7 +147,7 @@ impl World<'_> {
             producer.produced.append.saturating_record(took.get());
         }
         if is_ahead {
-            self.watching.show_worst(took);
+            self.watching.ended(took);
         }
         if self.answers.acks_flushed {
             self.waiting.push_back((index, ticket));
@@ -189,10 +196,12 @@ impl World<'_> {
                 producer.produced.record(due, begun, now);
             }
             producer.acked += 1;
-            producer.produced.sample(producer.acked, Sampled { end, acked: now, stands_for: 1 });
+            producer
+                .produced
+                .sample(producer.acked, Sampled { end, begun, acked: now, stands_for: 1 });
             self.watching.acked(now, self.answers.acks_flushed);
             if !is_ahead {
-                self.watching.show_worst(now.since(begun));
+                self.watching.ended(now.since(begun));
             }
         } else {
             // Not less than that, as for a real producer.

@@ -7,6 +7,7 @@ use super::world::World;
 use crate::cell::watch::{EACH_ROW, LONGER, PATIENCE, Sample, Window};
 use crate::clock::nanos;
 use crate::disk::DiskCounters;
+use crate::load::{Tail, Took, Waiting};
 use crate::results::{Dirty, EndedBy, Machine};
 use crate::series::Row;
 
@@ -16,7 +17,10 @@ pub(super) struct Watching {
     began: Option<Began>,
     acked: u64,
     worst: Nanos,
+    took: Took,
+    tail: Tail,
     samples: Vec<Sample>,
+    waiting: Vec<Waiting>,
     series: Vec<Row>,
     next_row: Nanos,
     /// What was seen in the measured time, once that is over.
@@ -58,8 +62,10 @@ impl Watching {
         }
     }
 
-    pub(super) fn show_worst(&mut self, took: Nanos) {
+    /// An append ended.
+    pub(super) fn ended(&mut self, took: Nanos) {
         self.worst = self.worst.max(took);
+        self.took.add(took);
     }
 
     fn sample(&mut self, now: Nanos) {
@@ -79,6 +85,8 @@ impl World<'_> {
             None if self.is_warm() => self.measure(),
             None => {}
             Some(began) => {
+                let waiting = self.waiting();
+                self.watching.waiting.push(waiting);
                 if self.watching.next_row <= self.now {
                     self.row(&began);
                 }
@@ -104,7 +112,9 @@ impl World<'_> {
     fn measure(&mut self) {
         self.load.measure(self.now);
         self.watching.next_row = self.now.after(EACH_ROW);
-        self.watching.worst = Nanos::default();
+        let Watching { worst, took, tail, .. } = &mut self.watching;
+        *worst = Nanos::default();
+        let _ = tail.take_p99([&*took]);
         self.watching.began = Some(Began {
             at: self.now,
             acked: self.watching.acked,
@@ -116,16 +126,28 @@ impl World<'_> {
 
     fn row(&mut self, began: &Began) {
         self.watching.next_row = self.now.after(EACH_ROW);
+        let Watching { worst, took, tail, .. } = &mut self.watching;
+        let (worst_append, p99) = (std::mem::take(worst), tail.take_p99([&*took]));
         self.watching.series.push(Row {
             at: self.now.since(began.at),
             acked: self.watching.acked,
             marks: self.log.marks(),
             flushes: self.recorder.flush_count(),
-            worst_append: std::mem::take(&mut self.watching.worst),
+            worst_append,
+            p99_append: p99.min(worst_append),
             pages: None,
             tail: None,
             deleted: 0,
         });
+    }
+
+    /// What waits for its acknowledgement.
+    fn waiting(&self) -> Waiting {
+        self.producers.iter().fold(Waiting::default(), |all, producer| {
+            let (messages, begun) = producer.waiting();
+            let waited = begun.map_or(all.oldest, |begun| self.now.since(begun).max(all.oldest));
+            Waiting { messages: all.messages + messages, oldest: waited }
+        })
     }
 
     /// Why the measured time is over, if it is; by the rules of real cells.
@@ -153,6 +175,7 @@ impl World<'_> {
             appended: self.log.appended() - began.appended,
             acked: watching.acked - began.acked,
             samples: std::mem::take(&mut watching.samples),
+            waiting: std::mem::take(&mut watching.waiting),
             log_bytes: self.log.marks().wrote().since(self.log.recovery().end) - began.wrote,
             device: Some(self.device.counters.since(&began.counters)),
             dirty: Dirty::default(),

@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::profile::Slo;
 use crate::recorded::{Recorded, file_stem};
 use crate::results::{
-    BlockNoise, Cell, Environment, Kind, Level, Manifest, OpenLoop, Quantiles, Status,
+    BlockNoise, Cell, Environment, Kind, Level, Manifest, OpenLoop, Quantiles, Status, SyncWait,
 };
 use crate::results_fixture::{cell, check, environment, example_of, manifest, open_loop, troubled};
 use crate::run::CANARY;
@@ -238,6 +238,13 @@ pub(super) fn strategies() -> Vec<Cell> {
                             Quantiles { count: 9, p50: waits / 2, p99: waits, ..c.flush_ns };
                     } else if kind == Kind::GroupCommit {
                         c.ack_to_durable_ns.count = 9;
+                        let of = |p50, p99| Quantiles { count: 9, p50, p99, ..c.flush_ns };
+                        let total = c.append_to_ack_ns;
+                        c.sync_wait = Some(SyncWait {
+                            queue_ns: of(total.p50 / 5 * 2, total.p99 / 2),
+                            flush_ns: of(total.p50 / 2, total.p99 / 5 * 4),
+                            wake_ns: of(total.p50 / 10, total.p99 / 20),
+                        });
                     }
                 }));
             }
@@ -246,11 +253,11 @@ pub(super) fn strategies() -> Vec<Cell> {
     cells
 }
 
-/// As many nanoseconds at each of so many ages, up to `longest`.
+/// As many nanoseconds at each of so many ages or sizes, up to `longest`.
 fn ages(longest: u64) -> Histogram<u64> {
     let mut ages = sizes();
     for nth in 1..=20 {
-        record_size(&mut ages, longest * nth / 20, 100);
+        record_size(&mut ages, longest / 20 * nth + longest % 20 * nth / 20, 100);
     }
     ages
 }
@@ -258,20 +265,22 @@ fn ages(longest: u64) -> Histogram<u64> {
 /// A few seconds of a cell as CSV: dirty pages rise to the cell's maximum and fall.
 fn series(cell: &Cell) -> String {
     let limit = if cell.sysctl == "small-bytes" { 256 } else { 4600 } * MIB;
-    let mut text = "t_ns,wrote_bytes,flushes,worst_append_ns,dirty_bytes,writeback_bytes,\
+    let mut text = "t_ns,wrote_bytes,flushes,worst_append_ns,p99_append_ns,dirty_bytes,\
+         writeback_bytes,\
          background_limit_bytes,limit_bytes,throttled,deleted_files\n"
         .to_owned();
     for nth in 1..=20_u64 {
         let dirty = cell.dirty.max_bytes.unwrap_or(0) / 10 * (10 - nth.abs_diff(12).min(10));
         let throttled = u8::from(dirty > limit / 8 * 5);
         let worst = if nth == 5 { 0 } else { 100_000 + u64::from(throttled) * 80 * MS };
+        let p99 = worst / 10 * (1 + nth % 3);
         let at = nth * 100 * MS;
         let wrote = nth * 50 * MIB;
         let flushes = nth / 5;
         let background = limit / 4;
         let deleted = cell.deletes_every_ms.map_or(0, |each| nth * 100 / each);
         let kernel = format!("{dirty},0,{background},{limit},{throttled}");
-        let row = format!("{at},{wrote},{flushes},{worst},{kernel},{deleted}");
+        let row = format!("{at},{wrote},{flushes},{worst},{p99},{kernel},{deleted}");
         text = text + &row + "\n";
     }
     text
@@ -302,6 +311,8 @@ pub(super) fn record(root: &Path, cells: &[Cell], env: &Environment) -> Recorded
         let histograms = vec![
             ("exposure_power_age", ages(exposure.power.age_ns.p99)),
             ("exposure_process_age", ages(exposure.process.age_ns.p99)),
+            ("exposure_power_bytes", ages(exposure.power.bytes.p99)),
+            ("exposure_process_bytes", ages(exposure.process.bytes.p99)),
             ("ack_to_written", ages(exposure.process.age_ns.p99)),
         ];
         let (cell, flushes) = (cell.clone(), flushes(cell));

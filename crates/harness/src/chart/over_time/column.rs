@@ -1,6 +1,6 @@
 //! The two panels of each column of chart C4.
 
-use plotters::style::{Color, RGBAColor};
+use plotters::style::{Color, RGBAColor, ShapeStyle};
 
 use super::trace::{Column, Moment, Trace};
 use crate::chart::axis::{Axis, Linear};
@@ -39,9 +39,10 @@ impl Sheet {
         let limits = traces().flat_map(Trace::levels).filter(|level| *level <= 1.4 * dirty);
         let highest = limits.fold(dirty, f64::max);
         let unit = *UNITS.iter().find(|(size, _)| highest < 2048.0 * size).unwrap_or(&LARGEST);
-        let worst: Vec<f64> = moments().map(|moment| moment.worst_ns).collect();
-        let p99 = columns.iter().map(|column| float(column.main().p99_ns));
-        let worst: Vec<f64> = worst.into_iter().chain(p99).collect();
+        let worst = moments().map(|moment| moment.worst_ns);
+        let p99 = moments().filter_map(|moment| moment.p99_ns);
+        let all = columns.iter().map(|column| float(column.main().p99_ns));
+        let worst: Vec<f64> = worst.chain(p99).chain(all).collect();
         let count = i32::try_from(columns.len()).unwrap_or(i32::MAX).max(1);
         let wide = (RIGHT - LEFT - (count - 1) * APART) / count;
         let place = |nth: i32| {
@@ -62,8 +63,10 @@ impl Sheet {
     pub(super) fn draw(&self, pen: &Pen<'_>, columns: &[Column<'_>]) -> anyhow::Result<()> {
         let title = format!("dirty or being written, whole machine ({})", self.unit.1);
         pen.text(&title, (LEFT - 56, self.upper.0 - 31), Script::left(12, BLACK))?;
-        let title = "longest append of each 100 ms (log)";
-        pen.text(title, (LEFT - 56, self.lower.0 - 13), Script::left(12, BLACK))?;
+        let has_p99 = columns.iter().any(|column| column.main().has_p99());
+        let both = if has_p99 { " and p99" } else { "" };
+        let title = format!("longest append{both} of each 100 ms (log)");
+        pen.text(&title, (LEFT - 56, self.lower.0 - 13), Script::left(12, BLACK))?;
         let middle = i32::midpoint(LEFT, RIGHT);
         let title = "time since measuring began (s)";
         pen.text(title, (middle, self.lower.1 + 32), Script::centred(12, BLACK))?;
@@ -101,6 +104,8 @@ impl Sheet {
         let style = if main.invalid { GREY.to_rgba() } else { colour.to_rgba() };
         let dash = if main.invalid { Dash::Dotted } else { Dash::Solid };
         self.draw_trace(pen, &across, main, (dash, style, 2), &mut crowd)?;
+        let p99 = |moment: &Moment| moment.p99_ns;
+        self.draw_levels(pen, &across, main, (p99, BLACK.stroke_width(1)), &mut crowd)?;
         self.draw_limits(pen, &across, main, (left, right), &mut crowd)?;
         self.draw_p99(pen, main, (left, right), &mut crowd)
     }
@@ -169,14 +174,26 @@ impl Sheet {
                 pen.line(&run, dash, style.stroke_width(width))?;
             }
         }
-        // Each is the longest of its time, so it is drawn along that: a line from one to the next
-        // would tell of times between.
+        let worst = |moment: &Moment| Some(moment.worst_ns).filter(|ns| *ns > 0.0);
+        self.draw_levels(pen, across, trace, (worst, style.stroke_width(width)), crowd)
+    }
+
+    /// A figure of each tenth of a second along its time: a line from one to the next would tell of
+    /// times between.
+    fn draw_levels(
+        &self,
+        pen: &Pen<'_>,
+        across: &Linear,
+        trace: &Trace,
+        (of, style): (fn(&Moment) -> Option<f64>, ShapeStyle),
+        crowd: &mut Crowd,
+    ) -> anyhow::Result<()> {
         let mut from = across.at(0.0);
         let mut levels = Vec::new();
         for moment in &trace.moments {
             let until = across.at(moment.at_s).max(from + 1);
-            if moment.worst_ns > 0.0 {
-                let y = self.worst.at(moment.worst_ns);
+            if let Some(ns) = of(moment) {
+                let y = self.worst.at(ns);
                 levels.push([(from, y), (until, y)]);
             }
             from = until.min(across.at(moment.at_s));
@@ -184,7 +201,7 @@ impl Sheet {
         levels.dedup();
         for level in levels {
             crowd.add_line(level[0], level[1]);
-            pen.line(&level, Dash::Solid, style.stroke_width(width))?;
+            pen.line(&level, Dash::Solid, style)?;
         }
         Ok(())
     }
@@ -264,7 +281,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// The p99 of all appends as a level.
+    /// The p99 of all appends as a level, where there is none of each time.
     fn draw_p99(
         &self,
         pen: &Pen<'_>,
@@ -273,7 +290,7 @@ impl Sheet {
         crowd: &mut Crowd,
     ) -> anyhow::Result<()> {
         let p99 = float(main.p99_ns);
-        if p99 <= 0.0 {
+        if p99 <= 0.0 || main.has_p99() {
             return Ok(());
         }
         let y = self.worst.at(p99);

@@ -39,6 +39,8 @@ pub(super) struct Moment {
     pub(super) throttled: bool,
     /// The longest append that ended; 0 if none did.
     pub(super) worst_ns: f64,
+    /// What 99 of 100 of them took at most; `None` where it was not recorded, or none ended.
+    pub(super) p99_ns: Option<f64>,
     /// Whether a sync returned.
     pub(super) flushed: bool,
     /// Whether a segment was full and the next one begun.
@@ -101,6 +103,16 @@ impl Trace {
         self.moments.iter().fold(0.0, |worst, moment| worst.max(moment.worst_ns))
     }
 
+    /// Whether the p99 of each tenth of a second was recorded.
+    pub(super) fn has_p99(&self) -> bool {
+        self.moments.iter().any(|moment| moment.p99_ns.is_some())
+    }
+
+    /// The highest of those.
+    pub(super) fn p99_max(&self) -> Option<f64> {
+        self.moments.iter().filter_map(|moment| moment.p99_ns).max_by(f64::total_cmp)
+    }
+
     /// Where write-back begins, when it was lowest: limits move with the memory that is free.
     pub(super) fn background(&self) -> Option<f64> {
         self.limits().map(|(background, _)| background).min_by(f64::total_cmp)
@@ -157,6 +169,7 @@ fn moments(
             limits: value("background_limit_bytes", nth).zip(value("limit_bytes", nth)),
             throttled: value("throttled", nth).is_some_and(|throttled| throttled > 0.0),
             worst_ns: value("worst_append_ns", nth).unwrap_or(0.0),
+            p99_ns: value("p99_append_ns", nth).filter(|ns| *ns > 0.0),
             flushed: before < flushes,
             rolled: last.zip(segments).is_some_and(|(last, now)| last < now),
             deleted: fewer.zip(deleted).map_or(0.0, |(fewer, now)| now - fewer),
@@ -184,12 +197,15 @@ mod tests {
                 ("writeback_bytes", &[1.0, 2.0, 3.0]),
                 ("throttled", &[0.0, 1.0, 1.0]),
                 ("flushes", &[7.0, 8.0, 9.0]),
+                ("p99_append_ns", &[0.0, 5.0, 6.0]),
             ]),
             None,
         );
         let parts: Vec<_> =
             found.iter().map(|m| (m.dirty, m.throttled, m.flushed, m.limits)).collect();
         assert_eq!(parts, [(Some(11.0), false, false, None), (Some(22.0), true, true, None)]);
+        let p99: Vec<_> = found.iter().map(|m| m.p99_ns).collect();
+        assert_eq!(p99, [None, Some(5.0)], "no append ended in the first");
     }
 
     #[test]
