@@ -16,7 +16,7 @@ use harness::table;
 
 use crate::origin::origin;
 use crate::progress::Progress;
-use crate::{exit, powercut, progress, say, signals};
+use crate::{exit, powercut, progress, report, say, signals};
 
 /// Measure this disk: messages per second and what a crash would take, per strategy
 ///
@@ -45,6 +45,10 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["sweep", "broker_conf", "results", "budget"]
     )]
     resume: Option<PathBuf>,
+    /// Print the figures of all rows as JSON in place of the table: summary.json, as
+    /// docs/schemas/summary.json says
+    #[arg(long)]
+    json: bool,
 }
 
 /// Say what `bench` would do: cells, time, bytes, disks, and what this machine lacks
@@ -157,7 +161,11 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<u8> {
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let finished = measure(arguments)?;
     let Finished { path, manifest, environment, cells, error } = &finished;
-    say::out(&table::text(manifest, environment, cells, COLUMNS))?;
+    if arguments.json {
+        say::out(&report::figures(manifest, cells)?)?;
+    } else {
+        say::out(&table::text(manifest, environment, cells, say::columns()))?;
+    }
     say!("");
     say!("report   {}", path.join("report.html").display());
     say!("charts   {}", path.join("plots").display());
@@ -197,9 +205,6 @@ fn exit_code(manifest: &Manifest, cells: &[Cell]) -> u8 {
     let per_block = manifest.cells_planned / manifest.blocks.max(1);
     if invalid || manifest.cells_done < per_block { exit::INVALID } else { exit::OK }
 }
-
-/// The table fits a terminal of this width.
-const COLUMNS: usize = 80;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Printing that survives a reader who has gone: talk on stderr, data on stdout.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 
@@ -41,6 +41,17 @@ pub(crate) fn out(text: &str) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// How wide a table may be: as the terminal that stdout is, else as most are.
+pub(crate) fn columns() -> usize {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout));
+    let columns = size.and_then(Result::ok).map(|size| usize::from(size.ws_col));
+    columns.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
+}
+
+/// Of a terminal, and of what is no terminal.
+const USUAL_COLUMNS: usize = 80;
 
 /// What an error of stdout is said to be; everything else that fails has a context of its own.
 pub(crate) const CANNOT_WRITE: &str = "cannot write to standard output";

@@ -92,6 +92,16 @@ fn a_report_is_made_again_and_several_are_put_side_by_side() {
     assert_eq!((code, told.trim_end()), (Some(0), &*format!("{a}/report.html")));
     assert!(read("a/report.html").contains("C1: throughput and power cut"));
     assert_eq!(read("a/cells.jsonl"), before);
+    let (code, table, errors) = xtask(&["report", &a, "--table"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(table.contains("p99.9") && table.lines().all(|line| line.chars().count() <= 80));
+    assert!(errors.contains("report.html"), "{errors}");
+    let (code, json, _) = xtask(&["report", &a, "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["schema"]), (Some(0), &"flushmark.summary/1.0".into()));
+    for both in [&["report", &a, "--json", "--table"][..], &["report", &a, &b, "--json"]] {
+        assert_eq!(xtask(both).0, Some(1), "{both:?}");
+    }
     let (code, _, errors) = xtask(&["report", &a, &b]);
     assert_eq!(code, Some(1));
     assert!(errors.contains("say with --out DIR"), "{errors}");

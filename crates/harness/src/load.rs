@@ -262,7 +262,7 @@ impl<'a> Producer<'a> {
             }
             let message = self.message();
             let begun = now();
-            self.shown().waits(1, begun);
+            self.shown().waits(1, Some(begun));
             self.record_lag(due, begun);
             if phase == MEASURE {
                 self.produced.between_ns += ended.map_or(0, |ended| begun.since(ended).get());
@@ -272,7 +272,7 @@ impl<'a> Producer<'a> {
             } else {
                 self.log.append_and_wait(&self.queue, &message, Wait::Yes)
             };
-            self.shown().waits(0, begun);
+            self.shown().waits(0, None);
             let Some(told) = self.taken(begun, told)? else {
                 ended = None;
                 continue;
@@ -467,7 +467,7 @@ impl<'a> Producer<'a> {
     fn show_waiting(&self, appending: Option<Nanos>) {
         let first = self.on_their_way.front().map(|first| first.begun).or(appending);
         let waiting = self.on_their_way.len() + usize::from(appending.is_some());
-        self.shown().waits(store_core::length_u64(waiting), first.unwrap_or_default());
+        self.shown().waits(store_core::length_u64(waiting), first);
     }
 }
 

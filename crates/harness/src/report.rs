@@ -5,6 +5,7 @@
 
 pub mod cuts;
 mod html;
+mod loads;
 pub mod machines;
 mod rocketmq;
 mod tables;
@@ -390,7 +391,7 @@ fn strategies(manifest: &Manifest, rows: &[Row]) -> String {
          A click on a column's name sorts.</p>\n\
          <div class=\"figures\">\n{}</div>\n",
         tables::rows(rows, manifest.slo())
-    )
+    ) + &loads::tables(manifest)
 }
 
 fn comparisons(compared: &[Comparison]) -> String {

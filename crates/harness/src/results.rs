@@ -175,7 +175,8 @@ pub struct Backlog {
 /// The way of a message to its acknowledgement by the sync that covers it, sampled.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct SyncWait {
-    /// From the call of append to the start of its sync: the append itself, and the sync before.
+    /// From the call of append to the start of its sync: the append itself, what was left of the
+    /// sync before, gathering, and the move to the page cache where that is the flush lane's.
     pub queue_ns: Quantiles,
     /// From there to the sync's return.
     pub flush_ns: Quantiles,

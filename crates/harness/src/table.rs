@@ -147,7 +147,7 @@ fn with_range(head: &str, range: &str) -> String {
     head.replace("[range]", &format!("[{range}]"))
 }
 
-const ONE_LINE_HEADS: [&str; 10] = [
+const ONE_LINE_HEADS: [&str; 11] = [
     "strategy",
     "producers",
     "msg/s",
@@ -155,6 +155,7 @@ const ONE_LINE_HEADS: [&str; 10] = [
     "× raw",
     "ack p50",
     "ack p99",
+    "ack p99.9",
     "msgs/flush",
     "lost on kill -9",
     "lost on power cut",
@@ -164,7 +165,7 @@ const TWO_LINE_HEADS: [&str; 8] = [
     "msg/s\n[range]",
     "× raw",
     "ack\np50",
-    "ack\np99",
+    "ack p99\np99.9",
     "msgs/\nflush",
     "lost on\nkill -9",
     "lost on\npower cut",
@@ -179,6 +180,7 @@ struct Texts {
     ratio: String,
     ack_p50: String,
     ack_p99: String,
+    ack_p999: String,
     per_flush: String,
     process: Vec<String>,
     power: Vec<String>,
@@ -195,6 +197,7 @@ impl Texts {
             ratio: NONE.to_owned(),
             ack_p50: NONE.to_owned(),
             ack_p99: NONE.to_owned(),
+            ack_p999: NONE.to_owned(),
             per_flush: NONE.to_owned(),
             process: vec![NONE.to_owned()],
             power: vec![NONE.to_owned()],
@@ -218,6 +221,7 @@ impl Texts {
         }
         self.ack_p50 = percentile(figures.ack_p50);
         self.ack_p99 = percentile(figures.ack_p99);
+        self.ack_p999 = percentile(figures.ack_p999);
         if let Some(messages) = figures.messages_per_flush {
             self.per_flush = format::count(messages);
         }
@@ -225,7 +229,7 @@ impl Texts {
         self.power = figures.power.shown_in_parts("0 *");
     }
 
-    fn on_one_line(self) -> [String; 10] {
+    fn on_one_line(self) -> [String; 11] {
         [
             self.strategy,
             self.producers,
@@ -234,6 +238,7 @@ impl Texts {
             self.ratio,
             self.ack_p50,
             self.ack_p99,
+            self.ack_p999,
             self.per_flush,
             self.process.join(" / "),
             self.power.join(" / "),
@@ -246,7 +251,7 @@ impl Texts {
             format!("{}\n{}", self.rate, self.range),
             self.ratio,
             self.ack_p50,
-            self.ack_p99,
+            format!("{}\n{}", self.ack_p99, self.ack_p999),
             self.per_flush,
             self.process.join("\n"),
             self.power.join("\n"),
@@ -437,8 +442,9 @@ mod tests {
 
     #[test]
     fn a_row_takes_one_line_where_there_is_room() {
-        let line = "staged          ×64  436k !  [401k–471k]     44   186 µs   557 µs";
-        assert!(shown(&example(), 120).contains(line));
+        let line = "staged          ×64  436k !  [401k–471k]     44   186 µs   557 µs    ~1.7 ms";
+        let text = shown(&example(), 130);
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
@@ -478,7 +484,7 @@ mod tests {
 
     #[test]
     fn invalid_rows_show_no_figures() {
-        let text = shown(&troubled(), 120);
+        let text = shown(&troubled(), 140);
         assert!(text.contains("×8 ?  invalid   [3 blocks]      –"), "{text}");
         assert!(text.contains("? errors: invalid, left out, 4 of 39 cells: 3 (no append failed)"));
         assert!(text.contains("? steal: warning, 3 of 39 cells: 4.1 % (steal at most 2 %)"));

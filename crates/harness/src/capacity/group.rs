@@ -254,6 +254,9 @@ impl<'a> Group<'a> {
         let interval = model.interval_for(ask, configured)?;
         let passes = self.passes.with_interval(interval);
         let predicted = model.predict(ask.rate_per_s, ask.message_bytes, interval)?;
+        if !predicted.inside && model.not_used_beyond.is_some() {
+            return None;
+        }
         let older = self.seen.iter().map(|seen| self.older_ns(seen, ask)).reduce(f64::min);
         let loss_ns = predicted.loss_ns(ask.model) + older.unwrap_or(0.0).max(0.0);
         // Shorter intervals fill fewer pages, and slower loads than any measured stage for longer.
@@ -306,9 +309,12 @@ impl<'a> Group<'a> {
         } else {
             "broken at higher loads; between, no row was measured".to_owned()
         };
-        let why = match self.model.doubt(ask.model) {
-            Some(reason) => format!("{why}, and the model is not used: {reason}"),
-            None => why,
+        let why = match (self.model.doubt(ask.model), &self.model.not_used_beyond) {
+            (Some(reason), _) => format!("{why}, and the model is not used: {reason}"),
+            (None, Some(reason)) => {
+                format!("{why}, and beyond it the model is not used: {reason}")
+            }
+            (None, None) => why,
         };
         // The nearest row above says what it loses at most.
         let above = self.above(ask);

@@ -8,6 +8,8 @@
 //! What is staged, and what a sync takes under a load that was not measured, no formula tells: a
 //! commit or sync that stalls leaves more to the next, and how long it stalls is the disk's. So the
 //! model speaks only where every row that was held out bears it out, and rows lie close enough.
+//! That is about the interval and the loads that were measured; for others, what a sync takes has
+//! to be right by itself.
 
 use serde::Serialize;
 
@@ -41,6 +43,8 @@ pub struct Model {
     pub not_used: Option<String>,
     /// Why it is not used of `kill -9`; `null` if it is.
     pub not_used_of_kill: Option<String>,
+    /// Why it is not used beyond the rows, of other intervals and larger loads; `null` if it is.
+    pub not_used_beyond: Option<String>,
     #[serde(skip)]
     pub(super) overhead_bytes: f64,
     #[serde(skip)]
@@ -148,6 +152,9 @@ impl Model {
         let (low, high) = sizes
             .fold((f64::INFINITY, 0.0_f64), |(low, high), size| (low.min(size), high.max(size)));
         let most = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
+        let power =
+            void(seen, LossModel::Power).or_else(|| not_used(&points, &held_out, LossModel::Power));
+        let syncs = off(held_out.iter().filter(|one| one.what == SYNC));
         let overheads = seen.iter().map(Seen::overhead_bytes);
         Self {
             disk: row.disk.clone(),
@@ -157,8 +164,8 @@ impl Model {
             fixed_ns: line.map(|line| line.fixed),
             ns_per_byte: line.map(|line| line.slope),
             bytes_per_sync: line.map(|_| (low, high)),
-            not_used: void(seen, LossModel::Power)
-                .or_else(|| not_used(&points, &held_out, LossModel::Power)),
+            not_used_beyond: syncs.or_else(|| power.clone()),
+            not_used: power,
             not_used_of_kill: void(seen, LossModel::Process)
                 .or_else(|| not_used(&points, &held_out, LossModel::Process)),
             held_out,
@@ -205,7 +212,8 @@ impl Model {
         })
     }
 
-    /// The longest interval in whole milliseconds, up to this one, that keeps the loss asked.
+    /// The longest interval in whole milliseconds, up to this one, that keeps the loss asked; this
+    /// one alone where the model is not used of others.
     pub(super) fn interval_for(&self, ask: &Ask, longest_ns: f64) -> Option<f64> {
         let keeps = |interval: &f64| {
             self.predict(ask.rate_per_s, ask.message_bytes, *interval)
@@ -215,7 +223,7 @@ impl Model {
         if keeps(&high) {
             return Some(high);
         }
-        if !keeps(&low) {
+        if self.not_used_beyond.is_some() || !keeps(&low) {
             return None;
         }
         // What is lost grows with the interval.
@@ -291,13 +299,17 @@ fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<
             format::plural(points.len(), "row")
         ));
     }
-    // Of a power cut it says a sum, and what is staged is a small part of it.
-    let counts = |one: &&HeldOut| model == LossModel::Process || one.what != KILL;
+    // Of a power cut it says a sum, and that has to be right, whatever its parts are.
+    let counts =
+        |one: &&HeldOut| one.what == POWER || (model == LossModel::Process && one.what == KILL);
+    off(held_out.iter().filter(counts)).or_else(|| untested(points))
+}
+
+/// The worst of these predictions, if it is too far off.
+fn off<'a>(held_out: impl IntoIterator<Item = &'a HeldOut>) -> Option<String> {
     let is_bad = |one: &&HeldOut| one.error_pct.is_nan() || one.error_pct > MOST_ERROR_PCT;
-    let bad = held_out.iter().filter(counts).filter(is_bad);
-    let Some(worst) = bad.max_by(|a, b| a.error_pct.total_cmp(&b.error_pct)) else {
-        return untested(points);
-    };
+    let bad = held_out.into_iter().filter(is_bad);
+    let worst = bad.max_by(|a, b| a.error_pct.total_cmp(&b.error_pct))?;
     let off = if worst.error_pct.is_finite() {
         format!("is off by {:.0} %", worst.error_pct)
     } else if worst.what == KILL {
@@ -420,6 +432,34 @@ mod tests {
     }
 
     #[test]
+    fn where_syncs_alone_are_off_the_measured_interval_is_believed_and_no_other() {
+        // 3 ms more of a sync are nothing beside half a second, and twice what the others say.
+        let mut cells = rows(1.0);
+        let sync = 2.0 * cells[0].flush_ns.mean;
+        cells[0].flush_ns.mean = sync;
+        cells[0].exposure.power.age_ns.p99 = crate::clock::round(500e6 + 2.0 * sync);
+        let second = Ask { loss_ns: 600e6, ..ASK };
+        let found = capacity(&recorded(&cells), &second).unwrap();
+        let model = &found.models[0];
+        assert_eq!(model.doubt(LossModel::Power), None, "{model:?}");
+        let reason = model.not_used_beyond.as_deref().unwrap();
+        assert!(reason.starts_with("sync of timed ×1 is off by"), "{reason}");
+        let timed = &found.choices[0];
+        assert_eq!((timed.basis, timed.interval_ns), (Basis::Modelled, Some(500e6)), "{timed:?}");
+        let shorter = capacity(&recorded(&cells), &ASK).unwrap().choices[0].clone();
+        assert_ne!(shorter.standing, Standing::Keeps, "{shorter:?}");
+        // Nor is a load that no row had, though the line would have a sync for it.
+        let kept = |cells: &[Cell]| {
+            let larger = Ask { rate_per_s: 250e3, loss_ns: 4e9, ack_p99_ns: None, ..ASK };
+            capacity(&recorded(cells), &larger).unwrap().choices[0].clone()
+        };
+        assert_eq!(kept(&rows(1.0)).standing, Standing::Keeps);
+        let larger = kept(&cells);
+        assert_eq!(larger.standing, Standing::Unknown);
+        assert!(larger.why.contains("and beyond it the model is not used: sync of"), "{larger:?}");
+    }
+
+    #[test]
     fn a_model_is_not_used_where_no_row_lies_between() {
         // 2.3, 23 and 230 MB/s: ten times each, and with 1999 messages a second more than that.
         let mut cells = rows(1.0);
@@ -443,7 +483,7 @@ mod tests {
             edit(&mut off);
             cells.push(off);
             let model = capacity(&recorded(&cells), &ASK).unwrap().models[0].clone();
-            (model.held_out.len(), model.not_used)
+            (model.held_out.len(), model.not_used_beyond)
         };
         let (count, reason) = held(|_| {});
         assert!(count == 12 && reason.is_some_and(|of| of.contains("is off by")), "it counts");

@@ -21,9 +21,10 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     let model = format!(
         "The model: a sync takes a fixed time and some for each byte; its bytes are those of an \
          interval; at risk is an interval and two syncs, and what was staged before. Each row is \
-         predicted from the others; off by more than {MOST_ERROR_PCT:.0} %, or with no row \
-         between loads that are {WIDEST_GAP:.0} times apart, the model is not used. Rows in \
-         overload, or with a lower bound for a loss, are left out."
+         predicted from the others; if what a crash takes is off by more than \
+         {MOST_ERROR_PCT:.0} %, or no row lies between loads that are {WIDEST_GAP:.0} times \
+         apart, the model is not used; if a sync is, not of other intervals or larger loads. \
+         Rows in overload, or with a lower bound for a loss, are left out."
     );
     lines.extend(wrapped(&model, "", width));
     for model in &found.models {
@@ -251,9 +252,14 @@ fn fit(model: &Model) -> String {
         let count = model.held_out.len();
         format!("; worst error of {} {shown}", format::plural(count, "prediction"))
     });
+    let within =
+        model.not_used_beyond.as_ref().map(|reason| format!(" within its rows ({reason})"));
+    let within = within.unwrap_or_default();
     let used = match (&model.not_used, &model.not_used_of_kill) {
-        (None, None) => "used".to_owned(),
-        (None, Some(reason)) => format!("used of a power cut; of kill -9 NOT USED: {reason}"),
+        (None, None) => format!("used{within}"),
+        (None, Some(reason)) => {
+            format!("used of a power cut{within}; of kill -9 NOT USED: {reason}")
+        }
         (Some(reason), Some(other)) if reason != other => {
             format!("NOT USED: {reason}; of kill -9: {other}")
         }

@@ -330,15 +330,18 @@ impl Evidence {
         }
     }
 
-    /// The parts of the time until acknowledgement, of the sampled records that were told in the
-    /// measured time; `None` where an acknowledgement does not wait for a sync.
+    /// The parts of the time until acknowledgement, of the sampled records that were under way in
+    /// the measured time, as those that count; `None` where an acknowledgement does not wait for a
+    /// sync.
     fn sync_wait(&self, settings: &Settings) -> Option<SyncWait> {
         if strategy::promise(settings) != AckPromise::Flushed {
             return None;
         }
         let [mut queue, mut flush, mut wake] = [(); 3].map(|()| sizes());
+        let Window { start, end, .. } = &self.window;
         let sampled = self.produced.iter().flat_map(|produced| &produced.sampled);
-        for sampled in sampled.filter(|sampled| self.is_within(sampled.acked)) {
+        let counts = |one: &&Sampled| *start < one.acked && one.begun < *end;
+        for sampled in sampled.filter(counts) {
             let Some(sync) = self.sync_of(sampled) else { continue };
             let started = sync.started.max(sampled.begun);
             let parts = [
@@ -704,7 +707,7 @@ mod tests {
 
     #[test]
     fn the_way_to_an_acknowledgement_after_its_sync_is_taken_apart() {
-        // Sent and then told 13 ms later: 1 ms after the sync that covers the last one of a group.
+        // Sent and then told 13 ms later: the first of a group 1.1 ms after its sync, the last 11.
         let cell = judged(&evidence(13), synchronous());
         let way = cell.sync_wait.unwrap();
         assert_eq!(way.queue_ns.count, 1000, "{way:?}");
@@ -715,6 +718,19 @@ mod tests {
         let sum = way.queue_ns.mean + way.flush_ns.mean + way.wake_ns.mean;
         near(sum, 13e6);
         assert_eq!(judged(&evidence(0), timed()).sync_wait, None, "told before its sync");
+        // One that was under way when the measured time ended counts whole.
+        let mut late = evidence(13);
+        let produced = &mut late.produced[0];
+        produced.sampled.truncate(1);
+        produced.sampled[0] = Sampled {
+            end: LogOffset::new(1995 * RECORD),
+            begun: at(199),
+            acked: at(260),
+            stands_for: 1,
+        };
+        let way = judged(&late, synchronous()).sync_wait.unwrap();
+        let parts = [way.queue_ns, way.flush_ns, way.wake_ns].map(|part| part.max / MS);
+        assert_eq!((way.wake_ns.count, parts), (1, [1, 2, 58]));
         let backlog = cell.backlog.unwrap();
         assert_eq!((backlog.messages.min, backlog.messages.max), (30, 70));
         near(float(backlog.oldest_wait_ns.max), 7e6);

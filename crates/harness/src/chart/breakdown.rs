@@ -35,17 +35,19 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     for row in &chosen.rows {
         stages.extend(stages_of(recorded, row)?);
     }
+    let (drawn, too_many) = fitting(&chosen.rows, &stages);
     let mut out = String::new();
     let pen = Pen::new(&mut out)?;
     let Recorded { manifest, environment, .. } = recorded;
     let title = head::warning(environment, &chosen.rows, None) + QUESTION;
     head::draw_title(&pen, &title, manifest, environment, &chosen.rows)?;
     let top = head::draw_legend(&pen, &legend(&chosen.rows, &stages))? + 22;
-    draw_plot(&pen, &chosen.rows, &stages, top)?;
+    let lines = stages.iter().filter(|stage| drawn.iter().any(|row| std::ptr::eq(row, stage.row)));
+    draw_plot(&pen, drawn, &lines.collect::<Vec<_>>(), top)?;
     pen.text(&format::clipped(&chosen.setting, 135), (16, HEIGHT - 8), Script::left(11, GREY))?;
     pen.finish()?;
     let svg = with_description(&out, &title, &description(&chosen, &stages), NAME);
-    let note = note(&chosen, &stages);
+    let note = note(&chosen, &stages, too_many);
     let rows = stages.iter().map(figures).collect();
     let (name, heads) = (NAME.to_owned(), HEADS.to_vec());
     Ok(Some(Drawn { name, question: QUESTION, note, svg, heads, rows }))
@@ -80,8 +82,8 @@ impl Part {
         }
     }
 
-    /// The parts of a row's way. Where the wait for a sync is known, it takes the place of what
-    /// comes after the acknowledgement, which is nothing there.
+    /// The parts of a row's way. Where the wait for a sync is known, that takes the place of the
+    /// way to the page cache, which is over by the acknowledgement.
     fn of(row: &Row, cells: &[&Cell]) -> Vec<Self> {
         if cells.iter().all(|cell| cell.sync_wait.is_none()) {
             return vec![Self::Acked, Self::Written, Self::Durable];
@@ -190,7 +192,18 @@ fn quantiles_of(recorded: &Recorded, cell: &Cell, part: Part) -> anyhow::Result<
     Ok((found.count > 0).then_some(found))
 }
 
-fn draw_plot(pen: &Pen<'_>, rows: &[Row], stages: &[Stage<'_>], top: i32) -> anyhow::Result<()> {
+/// As many of the rows as have lines that can be told apart, and the others.
+fn fitting<'a>(rows: &'a [Row], stages: &[Stage<'_>]) -> (&'a [Row], &'a [Row]) {
+    let lines = |row: &Row| stages.iter().filter(|stage| std::ptr::eq(stage.row, row)).count();
+    let mut count = 0;
+    let fits = rows.iter().take_while(|row| {
+        count += lines(row);
+        count <= MOST_LINES
+    });
+    rows.split_at(fits.count().max(1).min(rows.len()))
+}
+
+fn draw_plot(pen: &Pen<'_>, rows: &[Row], stages: &[&Stage<'_>], top: i32) -> anyhow::Result<()> {
     let bottom = HEIGHT - 66;
     let times: Vec<f64> = stages
         .iter()
@@ -279,7 +292,7 @@ fn legend(rows: &[Row], stages: &[Stage<'_>]) -> Vec<(Sign, String)> {
     entries
 }
 
-fn note(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
+fn note(chosen: &Chosen, stages: &[Stage<'_>], too_many: &[Row]) -> String {
     let bound = if stages.iter().any(|stage| stage.at_least && stage.times.is_some()) {
         " With ≥ a part ended too seldom to know how long it takes: what still waited may take \
          longer."
@@ -287,9 +300,9 @@ fn note(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
         ""
     };
     let parts = if stages.iter().any(|stage| stage.part == Part::Queued) {
-        " That time has parts: to the start of the sync that covers the message, which is the \
-         append itself and the rest of the sync before; that sync; and from its return until the \
-         producer was told."
+        " That time has parts: to the start of the sync that covers the message (the append \
+         itself, the rest of the sync before, and gathering where that is set); that sync; and \
+         from its return until the producer was told. Messages past their deadline have none."
     } else {
         ""
     };
@@ -298,11 +311,19 @@ fn note(chosen: &Chosen, stages: &[Stage<'_>]) -> String {
     } else {
         ""
     };
+    let too_many = if too_many.is_empty() {
+        String::new()
+    } else {
+        let names: Vec<String> =
+            too_many.iter().map(|row| format::clipped(&row.strategy, 24)).collect();
+        format!(" In the table alone: {}.", choice::named(&names))
+    };
+    let more = [bound, overload, &too_many, &chosen.left_out].concat();
     format!(
         "Of {}. The time until a message is durable is counted from its acknowledgement: with a \
          strategy that acknowledges after its sync it is 0, and the sync is within the time to \
-         it.{parts} Percentiles of the parts do not add up to one of the whole.{bound}{overload}{}",
-        chosen.setting, chosen.left_out
+         it.{parts} Percentiles of the parts do not add up to one of the whole.{more}",
+        chosen.setting
     )
 }
 
@@ -341,5 +362,7 @@ const HEADS: [&str; 6] = ["strategy", "part", "p50", "p50 over blocks", "p99", "
 const LEFT: i32 = 206;
 /// Where the band of 0 ends.
 const BAND_END: i32 = 262;
-/// Strategies in one chart.
+/// Strategies in one chart,
 const MOST: usize = 6;
+/// and their lines: of more, texts would lie on each other.
+const MOST_LINES: usize = 24;

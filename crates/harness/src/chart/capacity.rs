@@ -246,6 +246,13 @@ impl<'a> Sheet<'a> {
 
     fn legend(&self) -> Vec<(Sign, String)> {
         let mut entries = head::strategies(self.rows);
+        let shown = |field: &&Field<'_>| match &field.answer {
+            Answer::Carried(choice) => self.rows.iter().find(|row| row.disk == choice.disk),
+            Answer::Broken | Answer::Unknown => None,
+        };
+        entries.extend(head::hatched(
+            self.fields.iter().filter_map(shown).map(|row| row.not_hardware),
+        ));
         let is_hollow = |field: &&&Field<'_>| match &field.answer {
             Answer::Carried(choice) => choice.basis != Basis::Measured,
             Answer::Broken | Answer::Unknown => false,
@@ -313,12 +320,18 @@ impl<'a> Sheet<'a> {
         pen.mark(choice.kind, (from.0 + 11, middle.1), ink)?;
         let wide = to.0 - from.0 - 24;
         let letter = self.letter(&choice.sysctl);
-        let name = fitting(&choice.strategy, wide - pen::text_width(&letter, 11), 11) + &letter;
+        let room_for_name = wide - pen::text_width(&letter, 11);
+        let interval = choice.interval_ns.map(|ns| frame::round(&format::duration(ns)));
+        let both = interval.as_ref().map(|interval| format!("{} {interval}", choice.strategy));
+        // The interval where there is room for it.
+        let both = both.filter(|both| fitting(both, room_for_name, 11) == **both);
+        let unmeasured = || match &interval {
+            Some(interval) if both.is_none() => format!("at {interval}"),
+            _ => unmeasured(),
+        };
+        let room = room(choice, &field.ask).unwrap_or_else(unmeasured);
+        let name = both.unwrap_or_else(|| fitting(&choice.strategy, room_for_name, 11)) + &letter;
         pen.text(&name, (from.0 + 21, middle.1 - 6), Script::left(11, BLACK))?;
-        let room = room(choice, &field.ask).unwrap_or_else(|| match choice.interval_ns {
-            Some(interval) => format!("at {}", format::duration(interval)),
-            None => unmeasured(),
-        });
         let room = fitting(&room, wide, 11);
         pen.text(&room, (from.0 + 21, middle.1 + 7), Script::left(11, GREY))
     }

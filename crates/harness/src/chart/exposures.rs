@@ -225,9 +225,8 @@ fn draw_panels(
         let in_band = |model| of(model).filter(|(_, shares)| shares.at_no_risk() > 0.0).count();
         let columns = in_band(LossModel::Process).max(in_band(LossModel::Power));
         let columns = i32::try_from(columns).unwrap_or(i32::MAX);
-        let band = columns
-            .saturating_mul(COLUMN)
-            .clamp(COLUMN / 2, wide / if has_bytes { 2 } else { 1 } * 3 / 5);
+        let column = if has_bytes { COLUMN / 2 } else { COLUMN };
+        let band = columns.saturating_mul(column).clamp(COLUMN / 2, wide * 2 / 5);
         let band_end = left + band;
         let both = of(LossModel::Process).chain(of(LossModel::Power));
         let values: Vec<f64> = both.flat_map(|(_, shares)| ends(measure, shares)).collect();
@@ -292,8 +291,10 @@ impl Panel<'_> {
             pen.mark_in(shape, colour, *mark, Ink::of(curve.row, curve.hollow))?;
             let text = curve.label();
             let size = (pen::text_width(&text, 11), 12);
-            let place = crowd.place_near(*mark, Area::about(*mark, 0), size);
-            pen.text(&text, place, Script::left(11, BLACK))?;
+            // Where there is no room the look tells it, by the legend.
+            if let Some(place) = crowd.free_place_near(*mark, Area::about(*mark, 0), size) {
+                pen.text(&text, place, Script::left(11, BLACK))?;
+            }
         }
         Ok(())
     }
@@ -524,7 +525,7 @@ const HEADS: [&str; 12] = [
 ];
 
 const LEFT: i32 = 72;
-/// Width of a strategy's column in the band: a mark and a label beside it.
+/// Width of a strategy's column in the band, as far as there is room: a mark and a label beside it.
 const COLUMN: i32 = 84;
 /// Between the two rows of panels,
 const GAP: i32 = 34;

@@ -129,7 +129,7 @@ impl<'a> Shown<'a> {
         }
         if self.columns.iter().any(|column| column.main().has_p99()) {
             let what = "below: p99 of each 100 ms".to_owned();
-            entries.push((Sign::Line(Dash::Solid, BLACK, 1), what));
+            entries.push((Sign::Line(Dash::Solid, pen::ASKED, 1), what));
         }
         for (dash, name) in [
             (Dash::Dashed, "write-back begins"),

@@ -14,7 +14,7 @@ use plotters::style::{
     Color, FontDesc, FontFamily, FontStyle, IntoTextStyle, RGBColor, ShapeStyle,
 };
 
-use crate::results::{Kind, NotHardware};
+use crate::results::Kind;
 use crate::summary::Row;
 
 /// A place on the drawing: to the right, downwards.
@@ -121,7 +121,8 @@ impl<'a> Pen<'a> {
         self.draw(&Text::new(text, at, style))
     }
 
-    /// The mark of a strategy; an open and larger one if the figure must not be used.
+    /// The mark of a strategy; open if the figure must not be used, hatched if its disk is no
+    /// hardware, and larger in both cases.
     pub(super) fn mark(&self, kind: Kind, at: Pixel, ink: Ink) -> anyhow::Result<()> {
         self.mark_in(kind, colour(kind), at, ink)
     }
@@ -135,8 +136,24 @@ impl<'a> Pen<'a> {
         ink: Ink,
     ) -> anyhow::Result<()> {
         let r = if ink == Ink::Full { 5 } else { 7 };
+        if ink == Ink::Hatched && shape == Kind::None {
+            // A cross has no inside.
+            return self.cross(at, r, Dash::Dotted, colour.stroke_width(2));
+        }
         self.shape(shape, colour, at, r, ink == Ink::Hollow)?;
         if ink == Ink::Hatched { self.hatch(&outline(shape, at, r)) } else { Ok(()) }
+    }
+
+    fn cross(
+        &self,
+        (x, y): Pixel,
+        r: i32,
+        dash: Dash,
+        style: impl Into<ShapeStyle>,
+    ) -> anyhow::Result<()> {
+        let style = style.into();
+        self.line(&[(x - r, y - r), (x + r, y + r)], dash, style)?;
+        self.line(&[(x - r, y + r), (x + r, y - r)], dash, style)
     }
 
     /// White lines across a filled shape.
@@ -181,7 +198,6 @@ impl<'a> Pen<'a> {
         r: i32,
         hollow: bool,
     ) -> anyhow::Result<()> {
-        let (x, y) = at;
         let wide = if r < 5 { 1 } else { 2 };
         match shape {
             Kind::GroupCommit if hollow => {
@@ -189,11 +205,8 @@ impl<'a> Pen<'a> {
             }
             Kind::GroupCommit => return self.draw(&Circle::new(at, r + 1, colour.filled())),
             Kind::None => {
-                let falling = [(x - r, y - r), (x + r, y + r)];
-                let rising = [(x - r, y + r), (x + r, y - r)];
                 let width = if hollow { 1 } else { wide };
-                self.line(&falling, Dash::Solid, colour.stroke_width(width))?;
-                return self.line(&rising, Dash::Solid, colour.stroke_width(width));
+                return self.cross(at, r, Dash::Solid, colour.stroke_width(width));
             }
             Kind::CommitRealtime | Kind::FlushRealtime | Kind::Raw => {}
         }
@@ -214,7 +227,7 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// The corners of a kind's shape, of a circle some on its edge; of a cross its ends.
+/// The corners of a kind's shape, of a circle some on its edge; a cross has none.
 fn outline(shape: Kind, (x, y): Pixel, r: i32) -> Vec<Pixel> {
     match shape {
         Kind::GroupCommit => {
@@ -228,7 +241,8 @@ fn outline(shape: Kind, (x, y): Pixel, r: i32) -> Vec<Pixel> {
             };
             turns.into_iter().flat_map(turned).collect()
         }
-        Kind::CommitRealtime | Kind::None => {
+        Kind::None => Vec::new(),
+        Kind::CommitRealtime => {
             vec![(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]
         }
         Kind::FlushRealtime => vec![(x, y - r - 1), (x + r + 1, y + r), (x - r - 1, y + r)],
@@ -250,12 +264,11 @@ pub(super) enum Ink {
 impl Ink {
     /// Of a row's figure, which must not be used if `hollow`.
     pub(super) fn of(row: &Row, hollow: bool) -> Self {
-        if hollow { Self::Hollow } else { Self::on(row.not_hardware) }
-    }
-
-    /// Of a figure of such a disk.
-    pub(super) fn on(not_hardware: NotHardware) -> Self {
-        if not_hardware.word().is_some() { Self::Hatched } else { Self::Full }
+        match (hollow, row.not_hardware.word()) {
+            (true, _) => Self::Hollow,
+            (false, Some(_)) => Self::Hatched,
+            (false, None) => Self::Full,
+        }
     }
 }
 
@@ -363,7 +376,7 @@ const VERMILLION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
 const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
 const PURPLE: RGBColor = RGBColor(0xCC, 0x79, 0xA7);
 const MIDDLE_GREY: RGBColor = RGBColor(0x76, 0x76, 0x76);
-/// What is asked of the figures.
+/// What is asked of the figures, and a second line of one strategy.
 pub(super) const ASKED: RGBColor = PURPLE;
 pub(super) const BLACK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub(super) const GREY: RGBColor = RGBColor(0x59, 0x59, 0x59);
@@ -401,6 +414,19 @@ mod tests {
         assert_eq!([Ink::of(row, false), Ink::of(row, true)], [Ink::Full, Ink::Hollow]);
         row.not_hardware.emulated = true;
         assert_eq!([Ink::of(row, false), Ink::of(row, true)], [Ink::Hatched, Ink::Hollow]);
+    }
+
+    #[test]
+    fn a_cross_of_no_hardware_is_dotted_and_hides_nothing() {
+        let drawn = |ink| {
+            let mut out = String::new();
+            let pen = Pen::new(&mut out).unwrap();
+            pen.mark(Kind::None, (100, 100), ink).unwrap();
+            drop(pen);
+            assert!(!out.contains("stroke=\"#FFFFFF\""), "{out}");
+            out.matches("<poly").count() + out.matches("<line").count()
+        };
+        assert!(drawn(Ink::Hatched) > drawn(Ink::Full));
     }
 
     #[test]

@@ -180,7 +180,6 @@ fn legend(recorded: &Recorded, drawn: &[Strip]) -> Vec<(Sign, String)> {
         entries.push((Sign::Line(Dash::Solid, BLACK, 3), "95 % interval".to_owned()));
     }
     entries.push((Sign::Zone(BAND), format!("±{noise} %, what the gate calls noise")));
-    entries.extend(head::hatched(drawn.iter().map(|strip| strip.not_hardware)));
     if drawn.iter().flat_map(|strip| &strip.dots).any(|dot| dot.invalid) {
         entries.push((Sign::Mark(Kind::None), "crossed: invalid".to_owned()));
     }
@@ -284,7 +283,7 @@ impl Column {
             match (dot.invalid, small) {
                 (true, _) => pen.mark(Kind::None, at, Ink::Full)?,
                 (false, true) => pen.dot(shape, colour, at, false)?,
-                (false, false) => pen.mark_in(shape, colour, at, Ink::on(strip.not_hardware))?,
+                (false, false) => pen.mark_in(shape, colour, at, Ink::Full)?,
             }
         }
         Ok(())

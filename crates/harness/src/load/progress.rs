@@ -31,10 +31,13 @@ impl Shown {
         self.took.add(took);
     }
 
-    /// So many messages wait, the first of them since then.
-    pub(super) fn waits(&self, waiting: u64, oldest: Nanos) {
-        self.oldest_ns.store(oldest.get(), Ordering::Relaxed);
-        self.waiting.store(waiting, Ordering::Relaxed);
+    /// So many messages wait, the first of them since then; without a first one nothing waits.
+    pub(super) fn waits(&self, waiting: u64, oldest: Option<Nanos>) {
+        if let Some(oldest) = oldest {
+            self.oldest_ns.store(oldest.get(), Ordering::Relaxed);
+        }
+        // Whoever sees the count sees since when, or a later beginning: never an earlier one.
+        self.waiting.store(if oldest.is_some() { waiting } else { 0 }, Ordering::Release);
     }
 }
 
@@ -51,7 +54,7 @@ pub struct Waiting {
 pub(super) fn waiting(progress: &[Shown], now: Nanos) -> Waiting {
     let mut all = Waiting::default();
     for shown in progress {
-        let messages = shown.waiting.load(Ordering::Relaxed);
+        let messages = shown.waiting.load(Ordering::Acquire);
         if messages > 0 {
             let begun = Nanos::new(shown.oldest_ns.load(Ordering::Relaxed));
             all.messages += messages;
@@ -75,4 +78,22 @@ impl Acknowledged {
 /// How many messages they show as acknowledged.
 pub(super) fn total(progress: &[Shown]) -> u64 {
     progress.iter().map(|shown| shown.acked.load(Ordering::Relaxed)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_longer_waits_leaves_no_earlier_beginning_behind() {
+        let shown = [Shown::default(), Shown::default()];
+        shown[0].waits(3, Some(Nanos::new(700)));
+        shown[1].waits(1, Some(Nanos::new(900)));
+        let at = Nanos::new(1000);
+        assert_eq!(waiting(&shown, at), Waiting { messages: 4, oldest: Nanos::new(300) });
+        shown[0].waits(0, None);
+        assert_eq!(waiting(&shown, at), Waiting { messages: 1, oldest: Nanos::new(100) });
+        // Who read the count just before must not take the first message for one of long ago.
+        assert_eq!(shown[0].oldest_ns.load(Ordering::Relaxed), 700);
+    }
 }

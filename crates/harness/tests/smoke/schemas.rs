@@ -6,14 +6,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use harness::capacity::{self, Ask, Basis, Choice};
+use harness::card::{self, CrossCheck, Fitness, Method, Row};
 use harness::compare::compare;
-use harness::disks::{Calibration, Made, MadeKind};
+use harness::disks::{Calibration, Disk, DiskSpec, Made, MadeKind};
 use harness::limits::{self, Bulk, Case, Tail};
+use harness::powercut::plan::{Strategy, cases};
+use harness::powercut::simulated::Simulated;
+use harness::powercut::{self, emulated, results::Case as CutCase};
 use harness::profile::{Gates, Slo};
 use harness::recorded::Recorded;
 use harness::results::{
-    AppliedSysctls, Arrival, BlockNoise, Cell, Dirty, DiskInfo, Environment, Kind, LeftOut,
-    Manifest, MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
+    AppliedSysctls, Arrival, Backlog, BlockNoise, Cell, Dirty, DiskInfo, Environment, Kind,
+    LeftOut, Manifest, MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus, SyncWait,
 };
 use harness::run::{Finished, run_any_build};
 use harness::summary::LossModel;
@@ -248,6 +252,8 @@ fn places(value: &Value, at: &str) -> Vec<String> {
 
 fn with_everything(mut cell: Cell) -> Cell {
     cell.append_ns = Some(Quantiles::default());
+    cell.backlog = Some(Backlog::default());
+    cell.sync_wait = Some(SyncWait::default());
     cell.open_loop = Some(OpenLoop {
         offered_per_s: 1000.0,
         arrival: Arrival::Poisson,
@@ -305,6 +311,87 @@ fn emulated(mut environment: Environment) -> Environment {
         info,
     }];
     environment
+}
+
+#[test]
+fn a_card_of_a_disk_is_as_its_schema_says() {
+    let (disk, results) = (place(), place());
+    let spec = DiskSpec::Host { path: Some(disk.path().to_owned()), plp: false };
+    let server = emulated::served_by("no such task").unwrap();
+    let made = Disk::make(&spec, disk.path(), &server).unwrap().unwrap();
+    let origin = harness::results::Origin::here(&["test".to_owned()], None);
+    let order = card::Order { disk: &made, results: results.path().to_owned(), origin };
+    // Interrupted as soon as it has something.
+    let finished = card::run(&order, &AtomicBool::new(true), &mut |_| {}).unwrap();
+    made.remove().unwrap();
+    let of_card = schema("card.json");
+    assert_fits(&of_card, &json(&finished.path.join("card.json")));
+    let mut whole = finished.card;
+    let row = Row {
+        method: Method::Fdatasync,
+        bytes: 4096,
+        threads: 1,
+        syncs: 9,
+        per_s: 9.5,
+        write_to_durable_ns_p50: 1,
+        write_to_durable_ns_p99: 2,
+        write_to_durable_ns_max: Some(3),
+        sync_ns_p50: Some(1),
+        flushes_per_sync: Some(1.0),
+    };
+    (whole.methods, whole.sizes, whole.parallel) = (vec![row], vec![row], vec![row]);
+    let (version, ratio) = ("fio-3.33".to_owned(), 1.05);
+    whole.cross_check =
+        Some(CrossCheck { version, syncs: 9, sync_ns_p50: 1, ours_ns_p50: 1, ratio });
+    whole.verdict = Some(card::Verdict {
+        fitness: Fitness::NotFlushed,
+        messages_per_s: 1,
+        method: Method::Direct,
+        group_ns_p50: 1,
+        sync_ns_p99: 1,
+        threshold_ns: 1,
+    });
+    assert_fits(&of_card, &value(&whole));
+    assert_every_field_counts(&of_card, &value(&whole));
+}
+
+/// Nobody looks.
+struct Unwatched;
+
+impl powercut::Watch for Unwatched {
+    fn planned(&mut self, _: &powercut::Plan) {}
+    fn started(&mut self, _: &str, _: u32) {}
+    fn cut(&mut self, _: &powercut::results::Cut, _: u32) {}
+    fn finished(&mut self, _: &CutCase) {}
+}
+
+#[test]
+fn power_cuts_are_as_their_schemas_say() {
+    let results = place();
+    let order = powercut::Order {
+        cases: cases(&Strategy::ALL, &[Duration::from_millis(50)]),
+        cuts: 3,
+        seed: 7,
+        results: results.path().to_owned(),
+        origin: harness::results::Origin::here(&["test".to_owned()], None),
+    };
+    let mut lab = Simulated::new(Some("no /dev/fuse".to_owned()));
+    let done = powercut::run(&order, &mut lab, &AtomicBool::new(false), &mut Unwatched).unwrap();
+    assert!(done.error.is_none(), "{:?}", done.error);
+    let [of_run, of_cut] = ["powercut.json", "cut.json"].map(schema);
+    let run = json(&done.path.join("powercut.json"));
+    assert_fits(&of_run, &run);
+    assert_eq!(run["cases"].as_array().unwrap().len(), 3);
+    let lines = fs::read_to_string(done.path.join("cuts.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 9);
+    for line in lines.lines() {
+        assert_fits(&of_cut, &serde_json::from_str(line).unwrap());
+    }
+    let mut run = done.run;
+    run.cases.truncate(1);
+    assert_every_field_counts(&of_run, &value(&run));
+    let first = lines.lines().next().unwrap();
+    assert_every_field_counts(&of_cut, &serde_json::from_str(first).unwrap());
 }
 
 #[test]

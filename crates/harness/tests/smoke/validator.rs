@@ -29,6 +29,7 @@ impl Validator<'_> {
                 "enum" if listed(given).contains(value) => {}
                 "enum" => self.found(at, &format!("{value} is none of {given}")),
                 "items" => self.items(given, value, at),
+                "maxItems" | "minItems" => self.length(keyword, given, value, at),
                 "minimum" => self.minimum(given, value, at),
                 "properties" => self.properties(given, value, at),
                 "required" => self.required(given, value, at),
@@ -41,6 +42,15 @@ impl Validator<'_> {
 
     fn found(&mut self, at: &str, what: &str) {
         self.findings.push(format!("{at}: {what}"));
+    }
+
+    fn length(&mut self, keyword: &str, given: &Value, value: &Value, at: &str) {
+        let count = value.as_array().map(|items| store_core::length_u64(items.len()));
+        let (count, given) = (count.unwrap_or(0), given.as_u64().unwrap_or(0));
+        let fits = if keyword == "maxItems" { count <= given } else { given <= count };
+        if value.is_array() && !fits {
+            self.found(at, &format!("{count} items, {keyword} {given}"));
+        }
     }
 
     fn referred(&mut self, to: &Value, value: &Value, at: &str) {

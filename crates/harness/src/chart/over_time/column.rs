@@ -6,7 +6,7 @@ use super::trace::{Column, Moment, Trace};
 use crate::chart::axis::{Axis, Linear};
 use crate::chart::frame::{Frame, rulings, rulings_linear};
 use crate::chart::labels::{Area, Crowd};
-use crate::chart::pen::{self, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
+use crate::chart::pen::{self, ASKED, BLACK, Dash, GREY, PALE, Pen, Pixel, Script};
 use crate::chart::{HEIGHT, RIGHT};
 use crate::clock::float;
 use crate::format;
@@ -105,7 +105,7 @@ impl Sheet {
         let dash = if main.invalid { Dash::Dotted } else { Dash::Solid };
         self.draw_trace(pen, &across, main, (dash, style, 2), &mut crowd)?;
         let p99 = |moment: &Moment| moment.p99_ns;
-        self.draw_levels(pen, &across, main, (p99, BLACK.stroke_width(1)), &mut crowd)?;
+        self.draw_levels(pen, &across, main, (p99, ASKED.stroke_width(1)), &mut crowd)?;
         self.draw_limits(pen, &across, main, (left, right), &mut crowd)?;
         self.draw_p99(pen, main, (left, right), &mut crowd)
     }
