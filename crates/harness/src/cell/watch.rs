@@ -237,7 +237,7 @@ impl<'a> Watcher<'a> {
         }
         let marks = self.log.marks();
         let tail = LogOffset::new(marks.wrote().get().saturating_sub(TAIL_BYTES))..marks.wrote();
-        // Before the longest: an append that ends in between is not longer than that.
+        // An upper end of a bin may be longer than the longest.
         let p99 = self.load.take_p99(&mut self.tail);
         let worst_append = self.load.take_worst();
         self.series.push(Row {

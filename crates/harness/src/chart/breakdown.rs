@@ -41,9 +41,10 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     let Recorded { manifest, environment, .. } = recorded;
     let title = head::warning(environment, &chosen.rows, None) + QUESTION;
     head::draw_title(&pen, &title, manifest, environment, &chosen.rows)?;
-    let top = head::draw_legend(&pen, &legend(&chosen.rows, &stages))? + 22;
-    let lines = stages.iter().filter(|stage| drawn.iter().any(|row| std::ptr::eq(row, stage.row)));
-    draw_plot(&pen, drawn, &lines.collect::<Vec<_>>(), top)?;
+    // The stages of each row follow each other.
+    let lines = drawn.iter().map(|row| lines_of(row, &stages)).sum();
+    let top = head::draw_legend(&pen, &legend(drawn, &stages[..lines]))? + 22;
+    draw_plot(&pen, drawn, &stages[..lines], top)?;
     pen.text(&format::clipped(&chosen.setting, 135), (16, HEIGHT - 8), Script::left(11, GREY))?;
     pen.finish()?;
     let svg = with_description(&out, &title, &description(&chosen, &stages), NAME);
@@ -194,16 +195,19 @@ fn quantiles_of(recorded: &Recorded, cell: &Cell, part: Part) -> anyhow::Result<
 
 /// As many of the rows as have lines that can be told apart, and the others.
 fn fitting<'a>(rows: &'a [Row], stages: &[Stage<'_>]) -> (&'a [Row], &'a [Row]) {
-    let lines = |row: &Row| stages.iter().filter(|stage| std::ptr::eq(stage.row, row)).count();
     let mut count = 0;
     let fits = rows.iter().take_while(|row| {
-        count += lines(row);
+        count += lines_of(row, stages);
         count <= MOST_LINES
     });
-    rows.split_at(fits.count().max(1).min(rows.len()))
+    rows.split_at(fits.count())
 }
 
-fn draw_plot(pen: &Pen<'_>, rows: &[Row], stages: &[&Stage<'_>], top: i32) -> anyhow::Result<()> {
+fn lines_of(row: &Row, stages: &[Stage<'_>]) -> usize {
+    stages.iter().filter(|stage| std::ptr::eq(stage.row, row)).count()
+}
+
+fn draw_plot(pen: &Pen<'_>, rows: &[Row], stages: &[Stage<'_>], top: i32) -> anyhow::Result<()> {
     let bottom = HEIGHT - 66;
     let times: Vec<f64> = stages
         .iter()

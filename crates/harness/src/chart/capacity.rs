@@ -246,21 +246,25 @@ impl<'a> Sheet<'a> {
 
     fn legend(&self) -> Vec<(Sign, String)> {
         let mut entries = head::strategies(self.rows);
-        let shown = |field: &&Field<'_>| match &field.answer {
-            Answer::Carried(choice) => self.rows.iter().find(|row| row.disk == choice.disk),
-            Answer::Broken | Answer::Unknown => None,
+        let has = |ink| {
+            let mut answers = self.fields.iter().map(|field| &field.answer);
+            answers
+                .any(|answer| matches!(answer, Answer::Carried(choice) if self.ink(choice) == ink))
         };
-        entries.extend(head::hatched(
-            self.fields.iter().filter_map(shown).map(|row| row.not_hardware),
-        ));
-        let is_hollow = |field: &&&Field<'_>| match &field.answer {
-            Answer::Carried(choice) => choice.basis != Basis::Measured,
-            Answer::Broken | Answer::Unknown => false,
-        };
-        if self.fields.iter().any(|field| is_hollow(&field)) {
+        if has(Ink::Hatched) {
+            entries.extend(head::hatched(self.rows.iter().map(|row| row.not_hardware)));
+        }
+        if has(Ink::Hollow) {
             entries.push((Sign::Hollow, "hollow: by its settings or a model".to_owned()));
         }
         entries
+    }
+
+    /// How a choice is marked.
+    fn ink(&self, choice: &Choice) -> Ink {
+        let row = self.rows.iter().find(|row| row.disk == choice.disk);
+        let is_measured = choice.basis == Basis::Measured;
+        row.map_or(Ink::Hollow, |row| Ink::of(row, !is_measured))
     }
 
     /// The grid of one loss, with its words above and beside it.
@@ -315,9 +319,7 @@ impl<'a> Sheet<'a> {
             Answer::Unknown => return pen.text("?", middle, Script::centred(14, GREY)),
             Answer::Carried(choice) => choice,
         };
-        let is_measured = choice.basis == Basis::Measured;
-        let ink = if is_measured { Ink::Full } else { Ink::Hollow };
-        pen.mark(choice.kind, (from.0 + 11, middle.1), ink)?;
+        pen.mark(choice.kind, (from.0 + 11, middle.1), self.ink(choice))?;
         let wide = to.0 - from.0 - 24;
         let letter = self.letter(&choice.sysctl);
         let room_for_name = wide - pen::text_width(&letter, 11);

@@ -508,7 +508,7 @@ fn figures(curve: &Curve<'_>) -> Vec<Figure> {
 }
 
 const NAME: &str = "c6";
-const QUESTION: &str = "For how much of the time is how old a message at risk?";
+const QUESTION: &str = "For how much of the time is how old a message, and how much, at risk?";
 const HEADS: [&str; 12] = [
     "strategy, crash",
     "nothing at risk",

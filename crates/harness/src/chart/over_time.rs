@@ -129,7 +129,7 @@ impl<'a> Shown<'a> {
         }
         if self.columns.iter().any(|column| column.main().has_p99()) {
             let what = "below: p99 of each 100 ms".to_owned();
-            entries.push((Sign::Line(Dash::Solid, pen::ASKED, 1), what));
+            entries.push((Sign::Line(Dash::Solid, pen::ASKED, 2), what));
         }
         for (dash, name) in [
             (Dash::Dashed, "write-back begins"),
@@ -156,8 +156,8 @@ impl<'a> Shown<'a> {
             ("", "")
         };
         let p99 = if self.columns.iter().any(|column| column.main().has_p99()) {
-            "The thin lines in the lower part are what 99 of 100 appends of that tenth of a second \
-             took at most, to 1/16; of fewer than 100 it is the longest."
+            "The second lines in the lower part are what 99 of 100 appends of that tenth of a \
+             second took at most, to 1/16; of fewer than 100 it is the longest."
         } else {
             "The line across the lower part is the p99 of all appends of that block."
         };

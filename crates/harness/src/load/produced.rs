@@ -20,7 +20,7 @@ pub struct Produced {
     /// Nanoseconds that counted messages took outside the measured time: the first before it, the
     /// last beyond it.
     pub outside_ns: u64,
-    /// Some of the acknowledged records: where each ends and when it was acknowledged.
+    /// Some of the acknowledged records.
     pub sampled: Vec<Sampled>,
     /// Messages that count and whose acknowledgement passed its deadline.
     pub timeouts: u64,

@@ -14,7 +14,7 @@ pub(super) struct Shown {
     pub(super) acked: AtomicU64,
     /// The longest append since it was last looked at.
     pub(super) worst_ns: AtomicU64,
-    /// Messages that it sent, or is about to, and that are without acknowledgement.
+    /// Messages that it sent or is sending, and that are without acknowledgement.
     waiting: AtomicU64,
     /// When the first of them was begun, in nanoseconds.
     oldest_ns: AtomicU64,
@@ -31,13 +31,13 @@ impl Shown {
         self.took.add(took);
     }
 
-    /// So many messages wait, the first of them since then; without a first one nothing waits.
+    /// So many messages wait, the first of them since then.
     pub(super) fn waits(&self, waiting: u64, oldest: Option<Nanos>) {
         if let Some(oldest) = oldest {
             self.oldest_ns.store(oldest.get(), Ordering::Relaxed);
         }
         // Whoever sees the count sees since when, or a later beginning: never an earlier one.
-        self.waiting.store(if oldest.is_some() { waiting } else { 0 }, Ordering::Release);
+        self.waiting.store(waiting, Ordering::Release);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a run leaves is as the committed JSON Schemas say: nothing more, nothing less.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,8 +17,9 @@ use harness::powercut::{self, emulated, results::Case as CutCase};
 use harness::profile::{Gates, Slo};
 use harness::recorded::Recorded;
 use harness::results::{
-    AppliedSysctls, Arrival, Backlog, BlockNoise, Cell, Dirty, DiskInfo, Environment, Kind,
-    LeftOut, Manifest, MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus, SyncWait,
+    AckPromise, AppliedSysctls, Arrival, Backlog, BlockNoise, Cell, Dirty, DiskInfo, Environment,
+    Kind, LeftOut, Manifest, MeasuredDisk, OpenLoop, Quantiles, Stall, Status as CellStatus,
+    SyncWait,
 };
 use harness::run::{Finished, run_any_build};
 use harness::summary::LossModel;
@@ -67,6 +69,10 @@ fn a_run_is_as_its_schemas_say() {
     for line in lines.lines() {
         assert_fits(of_cell, &serde_json::from_str(line).unwrap());
     }
+    let recorded = Recorded::read(&run.path).unwrap();
+    for cell in &recorded.cells {
+        assert_waits_and_tails_agree(cell, &recorded.series(cell).unwrap());
+    }
     assert_fits(of_manifest, &json(&run.path.join("manifest.json")));
     assert_fits(of_env, &json(&run.path.join("env.json")));
     // What such a small run does not have.
@@ -107,7 +113,32 @@ fn the_reference_run_is_as_its_schemas_say_and_can_be_read_whole() {
         let series = recorded.series(cell).unwrap();
         assert_eq!(series.is_empty(), cell.kind == Kind::Raw, "{}", cell.cell);
         assert!(series.is_empty() || series["acked"].len() > 10, "{}", cell.cell);
+        assert_waits_and_tails_agree(cell, &series);
+        let bytes = recorded.histogram(cell, "exposure_power_bytes").unwrap();
+        let told = cell.exposure.power.bytes.p99;
+        let found = bytes.map(|bytes| bytes.value_at_quantile(0.99));
+        let near = found.is_none_or(|found| found.abs_diff(told) <= told / 100);
+        assert!(near && found.is_some() == (cell.kind != Kind::Raw), "{}: {found:?}", cell.cell);
     }
+}
+
+/// What was taken in two ways comes to the same.
+#[track_caller]
+fn assert_waits_and_tails_agree(cell: &Cell, series: &BTreeMap<String, Vec<Option<f64>>>) {
+    if let Some(way) = cell.sync_wait {
+        let parts = way.queue_ns.mean + way.flush_ns.mean + way.wake_ns.mean;
+        let ratio = parts / cell.append_to_ack_ns.mean;
+        assert!((0.95..=1.05).contains(&ratio), "{}: its parts are {ratio} of it", cell.cell);
+    }
+    let waits = cell.ack_at == AckPromise::Flushed && cell.kind != Kind::Raw;
+    assert_eq!(cell.sync_wait.is_some(), waits, "{}", cell.cell);
+    if cell.kind == Kind::Raw {
+        return;
+    }
+    assert!(cell.backlog.is_some_and(|backlog| backlog.messages.count > 0), "{}", cell.cell);
+    let (worst, p99) = (&series["worst_append_ns"], &series["p99_append_ns"]);
+    assert!(worst.iter().zip(p99).all(|(worst, p99)| p99 <= worst), "{}", cell.cell);
+    assert!(p99.iter().any(|ns| ns.is_some_and(|ns| ns > 0.0)), "{}", cell.cell);
 }
 
 #[test]

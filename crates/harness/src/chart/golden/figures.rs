@@ -14,7 +14,7 @@ use crate::clock::{float, round};
 use crate::distribution;
 use crate::output::Output;
 use crate::recorded::{Recorded, file_stem};
-use crate::results::{Cell, Kind, Level, Status};
+use crate::results::{Cell, Kind, Level, Quantiles, Status, SyncWait};
 use crate::results_fixture::{cell, check, environment, manifest};
 use crate::run::CANARY;
 use crate::summary::LossModel;
@@ -38,6 +38,78 @@ fn field(chart: &Drawn, first: &[&str], head: &str) -> Figure {
     let row = chart.rows.iter().find(is_row).unwrap_or_else(|| panic!("no {first:?}"));
     let at = chart.heads.iter().position(|name| *name == head).unwrap();
     row[at].clone()
+}
+
+#[test]
+fn a_load_that_a_disk_of_no_hardware_carried_is_hatched() {
+    let c9 = |emulated: bool| {
+        let mut cells = loads();
+        for cell in &mut cells {
+            cell.emulated = emulated;
+        }
+        chart(&recorded(&cells), "c9").svg
+    };
+    let white = |svg: &str| svg.matches("stroke=\"#FFFFFF\"").count();
+    let (real, emulated) = (c9(false), c9(true));
+    assert_eq!((white(&real), real.contains("hatched:")), (0, false));
+    assert!(emulated.contains("hatched: emulated"));
+    // A mark has three or four of them, and the legend one mark.
+    assert!(white(&emulated) > 40, "{}", white(&emulated));
+}
+
+#[test]
+fn a_wait_for_a_sync_has_its_parts_and_no_more_lines_than_can_be_read() {
+    let of = |strategies: u32| {
+        let one = |nth: u32| {
+            cell(Kind::GroupCommit, 8, 0, |c| {
+                c.strategy = format!("sync-{nth}");
+                let part = Quantiles { count: 9, p50: 1000, p99: 2000, ..Quantiles::default() };
+                let (queue_ns, flush_ns, wake_ns) = (part, part, part);
+                c.sync_wait = Some(SyncWait { queue_ns, flush_ns, wake_ns });
+            })
+        };
+        chart(&recorded(&(0..strategies).map(one).collect::<Vec<_>>()), "c7")
+    };
+    let drawn = |chart: &Drawn| chart.svg.matches("append → its sync").count();
+    let few = of(4);
+    // Once more in the description of each.
+    assert_eq!((drawn(&few), few.note.contains("In the table alone")), (8, false));
+    let many = of(6);
+    assert_eq!(drawn(&many), 4 + 6, "all are described");
+    assert!(many.note.contains("In the table alone: sync-4, sync-5."), "{}", many.note);
+    let parts = many.rows.iter().filter(|row| row[0] == Figure::Text("sync-5".to_owned())).count();
+    assert_eq!(parts, 5, "queue, sync, wake-up, all, and durable");
+}
+
+#[test]
+fn bytes_at_risk_stand_beside_their_ages() {
+    let mut cells = strategies();
+    for cell in &mut cells {
+        // A tenth of the least age, so that none is mistaken for the other.
+        cell.exposure.power.bytes.p99 = 40 << 20;
+    }
+    let chart = whole(&cells, "c6");
+    let shown = |head| field(&chart, &["timed, power cut"], head);
+    let of = |head| match shown(head) {
+        Figure::Number(text, _) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([of("bytes p50"), of("bytes max")], ["20 MiB", "40 MiB"]);
+    assert!(chart.svg.contains("share of time with more than that at risk"));
+    // Of a run that did not record them.
+    let earlier = {
+        let root = tempfile::tempdir().unwrap();
+        let recorded = record(root.path(), &cells, &environment());
+        for file in fs::read_dir(root.path().join("run/hist")).unwrap() {
+            let path = file.unwrap().path();
+            if path.to_str().unwrap().contains("_bytes") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        super::fixture::chart(&recorded, "c6")
+    };
+    assert_eq!(field(&earlier, &["timed, power cut"], "bytes p50"), Figure::Missing);
+    assert!(!earlier.svg.contains("with more than that"));
 }
 
 #[test]

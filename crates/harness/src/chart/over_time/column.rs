@@ -105,7 +105,7 @@ impl Sheet {
         let dash = if main.invalid { Dash::Dotted } else { Dash::Solid };
         self.draw_trace(pen, &across, main, (dash, style, 2), &mut crowd)?;
         let p99 = |moment: &Moment| moment.p99_ns;
-        self.draw_levels(pen, &across, main, (p99, ASKED.stroke_width(1)), &mut crowd)?;
+        self.draw_levels(pen, &across, main, (p99, ASKED.stroke_width(2)), &mut crowd)?;
         self.draw_limits(pen, &across, main, (left, right), &mut crowd)?;
         self.draw_p99(pen, main, (left, right), &mut crowd)
     }
