@@ -5,7 +5,7 @@ mod fio;
 mod syncs;
 pub mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -185,35 +185,67 @@ pub fn run(
     );
     workdir::sweep_stale(directory);
     let workdir = Workdir::create(directory)?;
-    let started_at_ms = wall_ms();
-    let name = format!("{}-disk-{}", format::utc_compact(started_at_ms), environment.host_hash);
+    let name = format!("{}-disk-{}", format::utc_compact(wall_ms()), environment.host_hash);
     let output = RunDirectory::create(&order.results, &name, "--results")?;
-    let mut card = Card {
-        schema: SCHEMA.to_owned(),
-        run: output.name(),
-        origin: order.origin.clone(),
-        started_at_ms,
-        labels: order.disk.labels().iter().map(|label| label.words().to_owned()).collect(),
-        methods: Vec::new(),
-        sizes: Vec::new(),
-        parallel: Vec::new(),
-        cross_check: None,
-        verdict: None,
-    };
     output.write_json("env.json", &environment)?;
-    let device = environment.disk.device.as_deref();
-    let ended = Bench::new(workdir.path(), device, interrupted)
-        .and_then(|bench| fill(&mut card, &bench, progress));
-    let is_durable = !order.disk.labels().contains(&Label::InMemory);
-    card.verdict = verdict(&card, &environment.disk, is_durable);
+    let run = output.name();
+    let subject = Subject {
+        directory: workdir.path(),
+        info: &environment.disk,
+        labels: order.disk.labels(),
+        run: &run,
+        origin: &order.origin,
+    };
+    let (card, ended) = subject.card(interrupted, progress);
     let removed = workdir.close();
     output.write_json(FILE, &card)?;
     output.write_text(CHART, &chart::card::card(&card, &environment)?)?;
     if !card.methods.is_empty() {
         output.point_here("latest-disk");
     }
-    let error = ended.and(removed).err();
-    Ok(Finished { path: output.path().to_owned(), card, environment, error })
+    Ok(Finished {
+        path: output.path().to_owned(),
+        card,
+        environment,
+        error: ended.and(removed).err(),
+    })
+}
+
+/// A disk that a card is made of, and for which run.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    /// Where files are made, and left.
+    pub(crate) directory: &'a Path,
+    pub(crate) info: &'a DiskInfo,
+    pub(crate) labels: &'a [Label],
+    pub(crate) run: &'a str,
+    pub(crate) origin: &'a Origin,
+}
+
+impl Subject<'_> {
+    /// The card, as far as it came, and what ended it early.
+    pub(crate) fn card(
+        &self,
+        interrupted: &AtomicBool,
+        progress: &mut dyn FnMut(&str),
+    ) -> (Card, Result<()>) {
+        let mut card = Card {
+            schema: SCHEMA.to_owned(),
+            run: self.run.to_owned(),
+            origin: self.origin.clone(),
+            started_at_ms: wall_ms(),
+            labels: self.labels.iter().map(|label| label.words().to_owned()).collect(),
+            methods: Vec::new(),
+            sizes: Vec::new(),
+            parallel: Vec::new(),
+            cross_check: None,
+            verdict: None,
+        };
+        let ended = Bench::new(self.directory, self.info.device.as_deref(), interrupted)
+            .and_then(|bench| fill(&mut card, &bench, progress));
+        card.verdict = verdict(&card, self.info, !self.labels.contains(&Label::InMemory));
+        (card, ended)
+    }
 }
 
 /// Every row, until it is interrupted.
@@ -290,8 +322,11 @@ const THREADS: [u32; 3] = [1, 4, 16];
 const LONG: Duration = Duration::from_millis(1500);
 const SHORT: Duration = Duration::from_millis(600);
 /// A file for each thread, and two segments of a log.
-const NEEDED_BYTES: u64 = 640 << 20;
-const FILE: &str = "card.json";
+pub(crate) const NEEDED_BYTES: u64 = 640 << 20;
+/// About how long it takes, of which half a dozen seconds are fio's.
+pub(crate) const TIME: Duration = Duration::from_secs(25);
+/// Where it is, in a result directory.
+pub(crate) const FILE: &str = "card.json";
 
 #[cfg(test)]
 pub(crate) use self::tests::example;

@@ -2,7 +2,7 @@
 //! nothing that was measured.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -12,6 +12,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::card::{self, Card};
 use crate::cell::Measured;
 use crate::recorded::{Recorded, file_stem};
 use crate::results::{Cell, Environment, Manifest};
@@ -351,6 +352,20 @@ pub fn read_cells(path: &Path) -> Result<Vec<Cell>> {
         parse(line, "flushmark.cell/1.", || format!("{}:{}", file.display(), number + 1))
     };
     whole.map(cell).collect()
+}
+
+/// Reads the card that a run made of its first disk; `None` if it made none.
+///
+/// # Errors
+///
+/// If it is there and cannot be read, or is no card of this major schema version.
+pub fn read_card(path: &Path) -> Result<Option<Card>> {
+    let file = path.join(card::FILE);
+    let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+    if file.symlink_metadata().is_err_and(is_missing) {
+        return Ok(None);
+    }
+    parse(&read_file(&file)?, "flushmark.card/1.", || file.display().to_string()).map(Some)
 }
 
 /// Reads a file, and nothing else that bears its name: a pipe would never end.

@@ -12,8 +12,9 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
+use crate::card::Card;
 use crate::clock::round;
-use crate::output::{read_cells, read_environment, read_manifest};
+use crate::output::{read_card, read_cells, read_environment, read_manifest};
 use crate::results::{Cell, Environment, Manifest, Stall};
 use crate::series::{self, Moment};
 
@@ -54,6 +55,15 @@ impl Recorded {
             cells: cells.to_vec(),
             directory: directory.map(Path::to_owned),
         }
+    }
+
+    /// The card of the first disk; `None` if none was made.
+    ///
+    /// # Errors
+    ///
+    /// If the file is there, and is no card of this major version.
+    pub fn card(&self) -> Result<Option<Card>> {
+        self.directory.as_deref().map_or(Ok(None), read_card)
     }
 
     /// The cell's histogram of that name, in nanoseconds; `None` if it has none.

@@ -1,6 +1,7 @@
 //! A sweep: blocks of cells in random order, within a budget of time and bytes.
 
 mod bench;
+mod card;
 mod earlier;
 mod failing;
 mod kernel;
@@ -8,7 +9,7 @@ mod plan;
 mod prepared;
 mod settle;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub use self::kernel::NOT_APPLIED;
 use self::kernel::{no_kernel, sysctl_check, unchanged};
 pub use self::plan::CANARY;
 use self::plan::{Item, What};
-use self::prepared::Prepared;
+use self::prepared::{Prepared, real};
 use self::settle::settle;
 use crate::cell::{self, Measured, Place, Setting};
 use crate::clock::{nanos, now, wall_ms};
@@ -190,7 +191,7 @@ pub fn run_any_build(
     sweep.output.write_json("env.json", &sweep.environment)?;
     sweep.output.write_json("manifest.json", &sweep.manifest)?;
     sweep.output.write_text("profile.yaml", &order.sweep.text)?;
-    let ended = sweep.blocks();
+    let ended = sweep.card().and_then(|()| sweep.blocks());
     Ok(sweep.conclude(ended))
 }
 
@@ -575,11 +576,6 @@ impl Names<'_> {
 
 fn is_one(sweep: &Sweep) -> bool {
     sweep.disks.len() == 1 && sweep.sysctls.len() == 1
-}
-
-/// Without links, if it can be told.
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn count<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> u32 {

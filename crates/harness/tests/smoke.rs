@@ -120,6 +120,40 @@ fn a_run_leaves_records_charts_and_a_report_and_no_log() {
 }
 
 #[test]
+fn a_card_that_the_profile_asks_for_is_chart_c11_and_is_not_made_twice() {
+    let (disk, results) = (place(), place());
+    let interrupted = AtomicBool::new(true);
+    let mut watcher =
+        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let mut order = order(disk.path(), results.path());
+    let text = fs::read_to_string(root().join("profiles/sweeps/tiny.yaml")).unwrap();
+    let text = text.replacen("run: {", "run: {card: true, ", 1);
+    order.sweep = Sweep::parse("tiny.yaml", &text).unwrap();
+    assert!(order.sweep.card);
+    let finished = run_any_build(&order, &interrupted, &mut watcher).unwrap();
+    let card = || harness::output::read_card(&finished.path).unwrap().unwrap();
+    assert_eq!((card().verdict, card().methods.len()), (None, 0), "interrupted before it began");
+    assert!(!finished.path.join("plots/c11.svg").exists());
+    interrupted.store(false, Ordering::Relaxed);
+    // Once it is whole, a run that goes on keeps it.
+    watcher.after = 1;
+    order.resume = Some(finished.path.clone());
+    let again = run_any_build(&order, &interrupted, &mut watcher).unwrap();
+    assert_eq!((again.manifest.cells_done, &again.path), (1, &finished.path));
+    let whole = card();
+    assert!(whole.verdict.is_some() && whole.run == again.manifest.run, "{whole:?}");
+    assert_eq!(again.manifest.left_out, []);
+    interrupted.store(false, Ordering::Relaxed);
+    watcher.after = 2;
+    run_any_build(&order, &interrupted, &mut watcher).unwrap();
+    assert_eq!(card(), whole);
+    let page = fs::read_to_string(finished.path.join("report.html")).unwrap();
+    assert!(page.contains(">C11: Is this disk fit for synchronous flush?</h2>"));
+    assert!(page.contains(">how: 4 KiB in place: pwrite + fdatasync, 4.0 KiB</th>"), "its table");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
 fn old_segments_are_deleted_while_a_cell_is_measured() {
     let (disk, results) = (place(), place());
     let text = "schema: flushmark.profile/v1\nname: own\n\

@@ -7,7 +7,8 @@
 //!
 //! What is staged, and what a sync takes under a load that was not measured, no formula tells: a
 //! commit or sync that stalls leaves more to the next, and how long it stalls is the disk's. So the
-//! model speaks only where every row that was held out bears it out, and rows lie close enough.
+//! model speaks only where every row that was held out bears it out, and rows lie close enough: up
+//! to the largest load to which all do.
 //! That is about the interval and the loads that were measured; for others, what a sync takes has
 //! to be right by itself.
 
@@ -144,17 +145,19 @@ fn sync_at(line: Line, bytes_per_ns: f64, interval_ns: f64) -> Option<(f64, f64)
 
 impl Model {
     pub(super) fn of(seen: &[Seen<'_>]) -> Self {
-        let points: Vec<Point> = seen.iter().filter(|of| tells(of)).map(Point::of).collect();
-        let line = fitted(&points);
-        let held_out = held_out(&points);
+        let mut all: Vec<Point> = seen.iter().filter(|of| tells(of)).map(Point::of).collect();
+        all.sort_by(|a, b| a.bytes_per_s().total_cmp(&b.bytes_per_s()));
+        let (points, beyond) = all.split_at(believed(&all));
+        let line = fitted(points);
+        let held_out = held_out(points, beyond);
         let sizes = points.iter().map(|point| point.bytes_per_sync);
         let row = seen[0].row;
         let (low, high) = sizes
             .fold((f64::INFINITY, 0.0_f64), |(low, high), size| (low.min(size), high.max(size)));
         let most = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
-        let power =
-            void(seen, LossModel::Power).or_else(|| not_used(&points, &held_out, LossModel::Power));
-        let syncs = off(held_out.iter().filter(|one| one.what == SYNC));
+        let power = void(seen, LossModel::Power).or_else(|| not_used(points, LossModel::Power));
+        let ends = (!beyond.is_empty()).then(|| ends(&all[..=points.len()]));
+        let syncs = off(tested(points).iter().filter(|one| one.what == SYNC));
         let overheads = seen.iter().map(Seen::overhead_bytes);
         Self {
             disk: row.disk.clone(),
@@ -164,13 +167,13 @@ impl Model {
             fixed_ns: line.map(|line| line.fixed),
             ns_per_byte: line.map(|line| line.slope),
             bytes_per_sync: line.map(|_| (low, high)),
-            not_used_beyond: syncs.or_else(|| power.clone()),
+            not_used_beyond: ends.flatten().or(syncs).or_else(|| power.clone()),
             not_used: power,
             not_used_of_kill: void(seen, LossModel::Process)
-                .or_else(|| not_used(&points, &held_out, LossModel::Process)),
+                .or_else(|| not_used(points, LossModel::Process)),
             held_out,
             overhead_bytes: overheads.fold(0.0, f64::max),
-            staged_ns: longest_staged(&points.iter().collect::<Vec<_>>()),
+            staged_ns: longest_staged(points),
             largest_record_bytes: most(&|point| point.record_bytes),
             most_bytes_per_s: most(&Point::bytes_per_s),
         }
@@ -242,35 +245,55 @@ fn tells(seen: &Seen<'_>) -> bool {
     !LossModel::ALL.into_iter().any(is_bound) && !seen.row.is_overloaded()
 }
 
+/// How many of the rows, which are in the order of their bytes a second, the model holds for: up to
+/// the largest load to which each row is predicted by the others. All, if there is no such load.
+fn believed(points: &[Point]) -> usize {
+    let holds = |count: &usize| not_used(&points[..*count], LossModel::Power).is_none();
+    (0..=points.len()).rev().find(holds).unwrap_or(points.len())
+}
+
+/// Why the model ends before the last of these rows.
+fn ends(points: &[Point]) -> Option<String> {
+    let last = points.len().checked_sub(2)?;
+    let why = not_used(points, LossModel::Power)?;
+    Some(format!("above {}/s {why}", format::bytes(points[last].bytes_per_s())))
+}
+
+/// Each of `points` as the others predict it, and what is beyond them as they do.
+fn held_out(points: &[Point], beyond: &[Point]) -> Vec<HeldOut> {
+    let beyond = beyond.iter().flat_map(|point| predicted(points, point));
+    tested(points).into_iter().chain(beyond).collect()
+}
+
 /// Each row as the others predict it.
-fn held_out(points: &[Point]) -> Vec<HeldOut> {
-    let mut found = Vec::new();
-    for (nth, point) in points.iter().enumerate() {
-        let others: Vec<&Point> = points
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != nth)
-            .map(|(_, of)| of)
-            .collect();
-        let Some(line) = fitted(others.iter().copied()) else { continue };
-        let interval = point.interval_ns.unwrap_or(0.0);
-        let per_ns = point.bytes_per_s() / 1e9;
-        // Faster than it says the disk can: no number says how wrong that is.
-        let (_, sync_ns) = sync_at(line, per_ns, interval).unwrap_or((0.0, f64::INFINITY));
-        found.push(held(point, SYNC, sync_ns, point.sync_ns));
-        if point.interval_ns.is_some() {
-            // As of a load that nobody measured: what this row staged is not known to the others.
-            let staged_ns = longest_staged(&others);
-            let power_ns = staged_ns + interval + 2.0 * sync_ns;
-            found.push(held(point, POWER, power_ns, point.power_ns));
-            found.push(held(point, KILL, staged_ns, point.staged_ns));
-        }
+fn tested(points: &[Point]) -> Vec<HeldOut> {
+    let each = points.iter().enumerate().flat_map(|(nth, point)| {
+        let others: Vec<Point> = [&points[..nth], &points[nth + 1..]].concat();
+        predicted(&others, point)
+    });
+    each.collect()
+}
+
+/// A row as these others predict it; nothing, if they are too few for a line.
+fn predicted(others: &[Point], point: &Point) -> Vec<HeldOut> {
+    let Some(line) = fitted(others) else { return Vec::new() };
+    let interval = point.interval_ns.unwrap_or(0.0);
+    let per_ns = point.bytes_per_s() / 1e9;
+    // Faster than it says the disk can: no number says how wrong that is.
+    let (_, sync_ns) = sync_at(line, per_ns, interval).unwrap_or((0.0, f64::INFINITY));
+    let mut found = vec![held(point, SYNC, sync_ns, point.sync_ns)];
+    if point.interval_ns.is_some() {
+        // As of a load that nobody measured: what this row staged is not known to the others.
+        let staged_ns = longest_staged(others);
+        let power_ns = staged_ns + interval + 2.0 * sync_ns;
+        found.push(held(point, POWER, power_ns, point.power_ns));
+        found.push(held(point, KILL, staged_ns, point.staged_ns));
     }
     found
 }
 
 /// How long messages are staged at most, by these rows.
-fn longest_staged(points: &[&Point]) -> f64 {
+fn longest_staged(points: &[Point]) -> f64 {
     points.iter().map(|point| point.staged_ns).fold(0.0, f64::max)
 }
 
@@ -289,7 +312,8 @@ fn void(seen: &[Seen<'_>], model: LossModel) -> Option<String> {
     Some(format!("of {} {}", row.row.label(), doubt.words()))
 }
 
-fn not_used(points: &[Point], held_out: &[HeldOut], model: LossModel) -> Option<String> {
+fn not_used(points: &[Point], model: LossModel) -> Option<String> {
+    let held_out = tested(points);
     if points.iter().any(|point| point.interval_ns.is_none()) {
         return Some("it has no interval, and its ack p99 is not modelled".to_owned());
     }
@@ -429,6 +453,39 @@ mod tests {
         let few = capacity(&recorded(&cells[..2]), &ASK).unwrap();
         let reason = few.models[0].not_used.as_deref().unwrap();
         assert!(reason.contains("too few to hold one out"), "{reason}");
+    }
+
+    #[test]
+    fn a_model_holds_up_to_the_load_that_it_predicts_and_no_further() {
+        // A fourth row, of twice the load of the third, takes three times what the line says.
+        let mut cells = rows(1.0);
+        let mut fourth = cells[2].clone();
+        (fourth.producers, fourth.acked_per_s) = (128, 400_000.0);
+        let per_ns = fourth.acked_per_s / 1e9 * float(fourth.record_bytes);
+        let bytes = per_ns * 502e6 / (1.0 - per_ns);
+        let sync = 3.0 * (2e6 + bytes);
+        (fourth.bytes_per_flush.mean, fourth.flush_ns.mean) = (bytes, sync);
+        fourth.exposure.power.age_ns.p99 = crate::clock::round(500e6 + 2.0 * sync);
+        cells.push(fourth);
+        let second = Ask { loss_ns: 600e6, ..ASK };
+        let found = capacity(&recorded(&cells), &second).unwrap();
+        let model = &found.models[0];
+        assert_eq!(model.doubt(LossModel::Power), None, "{model:?}");
+        // Fitted to the first three, it predicts the fourth as well, and is seen to be wrong.
+        assert!((model.ns_per_byte.unwrap() - 1.0).abs() < 1e-6, "{model:?}");
+        assert_eq!(model.held_out.len(), 12);
+        assert!(model.worst_pct().unwrap() > 60.0, "{model:?}");
+        let reason = model.not_used_beyond.as_deref().unwrap();
+        assert!(reason.starts_with("above 220 MiB/s "), "{reason}");
+        let timed = &found.choices[0];
+        assert_eq!((timed.basis, timed.interval_ns), (Basis::Modelled, Some(500e6)), "{timed:?}");
+        let more = Ask { rate_per_s: 300e3, loss_ns: 2e9, ack_p99_ns: None, ..ASK };
+        let beyond = &capacity(&recorded(&cells), &more).unwrap().choices[0];
+        assert_eq!(beyond.standing, Standing::Unknown, "{beyond:?}");
+        assert!(
+            beyond.why.contains("beyond it the model is not used: above 220 MiB/s"),
+            "{beyond:?}"
+        );
     }
 
     #[test]

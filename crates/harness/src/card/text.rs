@@ -87,7 +87,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn cross_check(found: Option<&CrossCheck>) -> String {
+pub(crate) fn cross_check(found: Option<&CrossCheck>) -> String {
     let Some(found) = found else {
         return "fio: not installed or not reached, no cross-check (apt-get install fio)"
             .to_owned();

@@ -6,6 +6,7 @@
 use plotters::style::Color;
 
 use super::axis::Axis;
+use super::drawn::{Drawn, Figure};
 use super::frame::rulings;
 use super::pen::{self, BLACK, Dash, GREY, Ink, PALE, Pen, Script};
 use super::{HEIGHT, RIGHT, with_description};
@@ -13,8 +14,51 @@ use crate::card::text::sentence;
 use crate::card::{Card, Row};
 use crate::clock::float;
 use crate::format;
+use crate::recorded::Recorded;
 use crate::results::{Environment, Kind};
 use crate::table::wrapped;
+
+/// The chart, if the run made a card of its first disk.
+pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
+    let Some(of) = recorded.card()? else { return Ok(None) };
+    let parts = parts(&of);
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let rows = parts.iter().flat_map(|(part, rows)| rows.iter().map(|row| table_row(part, row)));
+    Ok(Some(Drawn {
+        name: "c11".to_owned(),
+        question: QUESTION,
+        note: note(&of),
+        svg: card(&of, &recorded.environment)?,
+        heads: HEADS.to_vec(),
+        rows: rows.collect(),
+    }))
+}
+
+fn note(card: &Card) -> String {
+    let verdict = card.verdict.as_ref().map(sentence);
+    let verdict = verdict.unwrap_or_else(|| "It was interrupted, and gives no verdict.".to_owned());
+    let fio = crate::card::text::cross_check(card.cross_check.as_ref());
+    format!(
+        "Made before the first cell, under the kernel settings that were found: a write in place \
+         and its sync, over and over, on the run's first disk. {verdict} {fio}"
+    )
+}
+
+fn table_row(part: &str, row: &Row) -> Vec<Figure> {
+    let number = |text: String, value: f64| Figure::Number(text, value);
+    let time = |ns: u64| number(format::duration(float(ns)), float(ns));
+    vec![
+        Figure::Text(format!("{part}: {}", name(row))),
+        time(row.write_to_durable_ns_p50),
+        time(row.write_to_durable_ns_p99),
+        row.write_to_durable_ns_max.map_or(Figure::Missing, time),
+        row.sync_ns_p50.map_or(Figure::Missing, time),
+        number(format::count(row.per_s), row.per_s),
+        row.flushes_per_sync.map_or(Figure::Missing, |of| number(format::ratio(of), of)),
+    ]
+}
 
 /// The chart of a card, whole or not, as an SVG of 900×560 pixels.
 ///
@@ -55,7 +99,7 @@ pub fn card(card: &Card, env: &Environment) -> anyhow::Result<String> {
 fn title(card: &Card) -> String {
     let labels = card.labels.join(", ");
     let of = if labels.is_empty() { String::new() } else { format!("{labels}: ") };
-    format!("{of}Is this disk fit for synchronous flush?")
+    format!("{of}{QUESTION}")
 }
 
 /// The card's tables that have rows.
@@ -170,6 +214,10 @@ fn description(card: &Card) -> String {
     }
     sentences.join(" ")
 }
+
+const QUESTION: &str = "Is this disk fit for synchronous flush?";
+const HEADS: [&str; 7] =
+    ["how", "p50", "p99", "worst", "sync alone, p50", "a second", "flushes each"];
 
 /// Where the plot begins, where the figures beside it do, and where the first of them ends.
 const LEFT: i32 = 250;

@@ -1,7 +1,7 @@
 //! A chart with what belongs to it in a report.
 
 use super::{
-    breakdown, capacity, exposures, flushes, latency, load, over_time, producers, repeats,
+    breakdown, capacity, card, exposures, flushes, latency, load, over_time, producers, repeats,
 };
 use crate::recorded::Recorded;
 
@@ -49,7 +49,7 @@ pub fn all(recorded: &Recorded) -> anyhow::Result<Vec<Drawn>> {
     Ok(drawn)
 }
 
-/// The charts beside C1, by their numbers: C2 to C10.
+/// The charts beside C1, by their numbers: C2 to C11.
 const CHARTS: &[Draw] = &[
     latency::draw,
     load::draw,
@@ -60,4 +60,5 @@ const CHARTS: &[Draw] = &[
     flushes::draw,
     capacity::draw,
     repeats::draw,
+    card::draw,
 ];

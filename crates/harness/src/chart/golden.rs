@@ -15,6 +15,7 @@ use crate::chart::drawn::{Drawn, all};
 use crate::chart::pareto;
 use crate::chart::pen;
 use crate::format;
+use crate::recorded::Recorded;
 use crate::results::{Cell, Dirty, Kind, OpenLoop, Quantiles, Status};
 use crate::results_fixture::{
     HOSTILE, cell, environment, example, extreme, manifest, open_loop, troubled,
@@ -51,7 +52,11 @@ fn all_kinds() -> Vec<Cell> {
 
 #[test]
 fn the_report_is_the_golden_one() {
-    let results = recorded(&all_kinds());
+    let place = tempfile::tempdir().unwrap();
+    let card = serde_json::to_string(&crate::card::example()).unwrap();
+    fs::write(place.path().join("card.json"), card).unwrap();
+    let (manifest, env, cells) = (manifest(), environment(), all_kinds());
+    let results = Recorded::new(&manifest, &env, &cells, Some(place.path()));
     let charts = all(&results).unwrap();
     assert_golden("report.html", &crate::report::html(&results, &charts).unwrap());
 }

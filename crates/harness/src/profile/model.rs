@@ -32,6 +32,8 @@ pub struct Sweep {
     pub drain_dirty_below_bytes: u64,
     /// Whether each block begins and ends with the same small cell, which shows drift.
     pub canary: bool,
+    /// Whether a card of the first disk is made before the first block.
+    pub card: bool,
     /// What the whole sweep may take; blocks that would pass it are left out.
     pub budget: Duration,
     /// Bytes of a segment of the log.

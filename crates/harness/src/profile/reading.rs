@@ -70,6 +70,7 @@ impl Reader {
         let settle = self.millis(&run, "settle_ms", 0..=600_000, 0);
         let drain = self.size(&run, "drain_dirty_below", 1 << 20..=1 << 40, 16 << 20);
         let canary = self.choice(&run, "canary", &super::steps::SWITCH, false);
+        let card = self.choice(&run, "card", &super::steps::SWITCH, false);
         let budget_s = self.integer(&run, "budget_s", 1..=604_800, 110);
         let log = self.keys("log", shape.log.as_ref(), &["segment_bytes"]);
         let segment_bytes = self.size(&log, "segment_bytes", 4096..=2_147_483_647, 128 << 20);
@@ -87,6 +88,7 @@ impl Reader {
             settle: settle?,
             drain_dirty_below_bytes: drain?,
             canary: canary?,
+            card: card?,
             budget: Duration::from_secs(budget_s?),
             segment_bytes: segment_bytes?,
             disks,
@@ -320,7 +322,7 @@ fn entry<'a>(entries: &'a Entries<Text>, key: &str) -> Option<&'a Text> {
 /// What each file begins with.
 const HEAD: [&str; 2] = ["schema", "name"];
 
-const RUN_KEYS: [&str; 9] = [
+const RUN_KEYS: [&str; 10] = [
     "blocks",
     "seed",
     "warmup_ms",
@@ -329,6 +331,7 @@ const RUN_KEYS: [&str; 9] = [
     "settle_ms",
     "drain_dirty_below",
     "canary",
+    "card",
     "budget_s",
 ];
 

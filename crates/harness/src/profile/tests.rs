@@ -245,7 +245,7 @@ p.yaml:2:7: error: name: `a/b` is not a name: give up to 64 of A-Z a-z 0-9 - _ .
 a letter or a digit
 p.yaml:3:15: error: run.blocks: 0 is out of range (1 to 100)
 p.yaml:3:18: error: run: unknown key `bloks` (have: blocks, seed, warmup_ms, measure_ms, \
-cell_bytes, settle_ms, drain_dirty_below, canary, budget_s; did you mean `blocks`?)
+cell_bytes, settle_ms, drain_dirty_below, canary, card, budget_s; did you mean `blocks`?)
 p.yaml:5:22: error: workloads.w.message_bytes: 5MiB is out of range (0 to 4194304 bytes)
 p.yaml:5:40: error: workloads.w.producers: 0 is out of range (1 to 1024)
 p.yaml:5:46: error: workloads.w.producers: `8` is there twice (line 5)

@@ -7,20 +7,22 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use crashlab::block::DiskType;
 
 use super::Order;
 use super::plan::What;
+use crate::card::{self, Card, Subject};
 use crate::cell::simulated;
 use crate::clock::{float, nanos, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
+use crate::format;
 use crate::load::Disturbance;
 use crate::profile::{self, Pace};
 use crate::raw;
-use crate::results::{Check, DiskInfo, Environment, Level, MeasuredDisk};
+use crate::results::{Check, DiskInfo, Environment, Level, MeasuredDisk, Origin};
 use crate::search;
 use crate::strategy;
 use crate::sysctl::{DeviceLimits, DeviceNumber};
@@ -146,6 +148,29 @@ impl Bench {
         let What::Strategy(_, workload, _) = what else { return Ok(None) };
         let (directory, segment_bytes) = (self.directory(), sweep.segment_bytes);
         Disturbance::create(workload, directory, segment_bytes, measure, sweep.seed, interrupted)
+    }
+
+    /// The card of the disk for a run, as far as it came, and what ended it early.
+    pub(super) fn card(
+        &self,
+        run: &str,
+        origin: &Origin,
+        interrupted: &AtomicBool,
+    ) -> (Option<Card>, Result<()>) {
+        let free = self.info.free_bytes;
+        if free < card::NEEDED_BYTES {
+            let [free, needed] = [free, card::NEEDED_BYTES].map(|of| format::bytes(float(of)));
+            return (None, Err(anyhow!("{free} are free, {needed} are needed")));
+        }
+        let workdir = match Workdir::create(self.directory()) {
+            Ok(workdir) => workdir,
+            Err(error) => return (None, Err(error)),
+        };
+        let labels = self.there.as_ref().map_or(&[][..], |(_, disk)| disk.labels());
+        let (directory, info) = (workdir.path(), &self.info);
+        let subject = Subject { directory, info, labels, run, origin };
+        let (card, ended) = subject.card(interrupted, &mut |_| {});
+        (Some(card), ended.and(workdir.close()))
     }
 
     /// For the record of the environment.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::card;
 use crate::clock::{float, nanos};
 use crate::format;
 use crate::load::Disturbance;
@@ -115,6 +116,17 @@ pub(super) fn block_time(sweep: &Sweep) -> Duration {
         + Duration::from_secs(old / OLD_BYTES_PER_S)
 }
 
+/// About how long a sweep takes.
+pub(super) fn whole_time(sweep: &Sweep) -> Duration {
+    card_time(sweep) + block_time(sweep).saturating_mul(sweep.blocks)
+}
+
+/// How much of it goes by before the first block.
+pub(super) fn card_time(sweep: &Sweep) -> Duration {
+    let is_made = sweep.card && sweep.disks.iter().any(|disk| !is_simulated(disk));
+    if is_made { card::TIME } else { Duration::ZERO }
+}
+
 fn is_searched(workload: &Workload) -> bool {
     matches!(workload.pace, Pace::FindRate { .. })
 }
@@ -127,7 +139,7 @@ fn is_searched(workload: &Workload) -> bool {
 /// come back. The time of one block is the least.
 pub(super) fn trim(sweep: &mut Sweep) -> Vec<String> {
     let before = sweep.clone();
-    let is_over = |sweep: &Sweep| sweep.budget < block_time(sweep).saturating_mul(sweep.blocks);
+    let is_over = |sweep: &Sweep| sweep.budget < whole_time(sweep);
     let mut removed: Vec<(usize, Vec<u32>)> = Vec::new();
     while is_over(sweep) {
         let longest = |sweep: &Sweep, more_than: usize| {
@@ -342,9 +354,9 @@ mod tests {
     fn long_cells_are_halved_before_there_are_too_few_blocks_to_compare() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut sweep = Sweep::load("full", &root).unwrap();
-        sweep.budget = Duration::from_mins(20);
+        sweep.budget = Duration::from_mins(30);
         let told = trim(&mut sweep);
-        assert!(block_time(&sweep) * sweep.blocks <= sweep.budget);
+        assert!(whole_time(&sweep) <= sweep.budget);
         assert_eq!((sweep.blocks, sweep.measure), (3, Duration::from_secs(5)));
         assert_eq!(sweep.warmup, Duration::from_secs(1));
         let words = "cells of 5.0 s in place of 10 s, with as much less to warm up";
@@ -354,16 +366,31 @@ mod tests {
             let mut sweep = Sweep::load("full", &root).unwrap();
             sweep.budget = Duration::from_mins(minutes);
             trim(&mut sweep);
-            assert!(block_time(&sweep) * sweep.blocks <= sweep.budget && sweep.blocks == 3);
+            assert!(whole_time(&sweep) <= sweep.budget && sweep.blocks == 3);
             sweep.workloads[0].producers.clone()
         };
-        assert_eq!([20, 23, 30].map(producers), [vec![64], vec![1, 64], vec![1, 8, 64]]);
+        assert_eq!([30, 33, 45].map(producers), [vec![64], vec![1, 64], vec![1, 8, 64]]);
         // Not where nothing would be deleted any more.
         let mut sweep = Sweep::load("full", &root).unwrap();
-        sweep.budget = Duration::from_mins(20);
+        sweep.budget = Duration::from_mins(30);
         sweep.workloads[0].deletes_every = Some(Duration::from_secs(5));
         trim(&mut sweep);
         assert_eq!((sweep.blocks, sweep.measure), (1, Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_card_takes_its_time_once_and_only_of_a_disk_that_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut sweep = Sweep::load("full", &root).unwrap();
+        assert!(sweep.card);
+        let blocks = block_time(&sweep) * sweep.blocks;
+        assert_eq!(whole_time(&sweep), blocks + card::TIME);
+        sweep.card = false;
+        assert_eq!(whole_time(&sweep), blocks);
+        sweep.card = true;
+        let disk_type = crashlab::block::DiskType::Hdd7200;
+        sweep.disks[0].spec = DiskSpec::Simulated { disk_type };
+        assert_eq!(card_time(&sweep), Duration::ZERO);
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! What is found out and made before the first cell.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
 use super::bench::Bench;
 use super::plan::{self, Item, What};
-use super::{Order, Plan, real};
+use super::{Order, Plan};
 use crate::disks::Unavailable;
 use crate::results::{Environment, LeftOut};
 use crate::sysctl::Leftover;
-use crate::{environment, format, workdir};
+use crate::{card, environment, format, workdir};
 
 /// Everything that stands before the first cell.
 pub(super) struct Prepared {
@@ -28,7 +29,7 @@ impl Prepared {
         let mut environment = environment::capture(&order.directory)?;
         environment.disk.path = real(&order.directory).display().to_string();
         let trimmed = plan::trim(&mut order.sweep);
-        let one_block = plan::block_time(&order.sweep);
+        let one_block = plan::card_time(&order.sweep) + plan::block_time(&order.sweep);
         ensure!(
             one_block <= order.sweep.budget,
             "one block takes about {} s and {} s are allowed: allow more (run.budget_s, --budget), \
@@ -81,6 +82,8 @@ impl Prepared {
         let block = plan::block(sweep, 0);
         let items: Vec<&Item<'_>> = block.iter().filter(|item| is_there(item)).collect();
         let first = first(&self.benches).expect("one is there");
+        let has_card = sweep.card && first.simulated.is_none();
+        let card = if has_card { card::NEEDED_BYTES } else { 0 };
         let canaries: u32 = if sweep.canary && first.simulated.is_none() { 2 } else { 0 };
         let per_block = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(canaries);
         let most = |item: &&Item<'_>| self.benches[item.disk].as_ref().map_or(0, |b| b.limits.most);
@@ -102,9 +105,9 @@ impl Prepared {
             cells: per_block.saturating_mul(sweep.blocks),
             cells_done: 0,
             blocks: sweep.blocks,
-            estimated: plan::block_time(sweep).saturating_mul(sweep.blocks).min(sweep.budget),
-            total_bytes: total.saturating_mul(u64::from(sweep.blocks)),
-            most_bytes: items.iter().map(most).max().unwrap_or(0),
+            estimated: plan::whole_time(sweep).min(sweep.budget),
+            total_bytes: total.saturating_mul(u64::from(sweep.blocks)).saturating_add(card),
+            most_bytes: items.iter().map(most).fold(card, u64::max),
             trimmed: self.trimmed.clone(),
             left_out: self.left_out.clone(),
             disks: self.environment.disks.clone(),
@@ -118,9 +121,14 @@ impl Prepared {
 }
 
 /// The first disk that is there; of several a real one.
-fn first(benches: &[Option<Bench>]) -> Option<&Bench> {
+pub(super) fn first(benches: &[Option<Bench>]) -> Option<&Bench> {
     let mut real = benches.iter().flatten().filter(|bench| bench.simulated.is_none());
     real.next().or_else(|| benches.iter().flatten().next())
+}
+
+/// Without links, if it can be told.
+pub(super) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// What an interruption leaves out.

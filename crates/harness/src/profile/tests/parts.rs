@@ -462,18 +462,18 @@ fn a_run_has_what_comes_around_the_cells() {
     let bare = Sweep::parse("p.yaml", GOOD).unwrap();
     assert_eq!((bare.settle, bare.drain_dirty_below_bytes), (Duration::ZERO, 16 << 20));
     assert_eq!(bare.cell_bytes, None);
-    assert_eq!((bare.canary, bare.slo), (false, Slo::default()));
+    assert_eq!((bare.canary, bare.card, bare.slo), (false, false, Slo::default()));
     let gates = Gates { min_effect_pct: 5, noise_max_pct: 15, steal_max_pct: 2 };
     assert_eq!(bare.gates, gates);
     let text = format!(
-        "{GOOD}run: {{blocks: 6, settle_ms: 7, drain_dirty_below: 1MiB, canary: true, cell_bytes: \
-         64MiB}}\n\
+        "{GOOD}run: {{blocks: 6, settle_ms: 7, drain_dirty_below: 1MiB, canary: true, card: true, \
+         cell_bytes: 64MiB}}\n\
          slo: {{ack_p99_ms: 10, power_loss_rpo_ms: 0}}\n\
          gates: {{min_effect_pct: 1, noise_max_pct: 2, steal_max_pct: 3}}\n"
     );
     let full = Sweep::parse("p.yaml", &text).unwrap();
     assert_eq!((full.settle, full.drain_dirty_below_bytes), (Duration::from_millis(7), 1 << 20));
-    assert_eq!((full.canary, full.cell_bytes), (true, Some(64 << 20)));
+    assert_eq!((full.canary, full.card, full.cell_bytes), (true, true, Some(64 << 20)));
     check_added(
         "run: {cell_bytes: 63MiB}",
         "p.yaml:8:19: error: run.cell_bytes: 63MiB is out of range (67108864 to 1099511627776 \
