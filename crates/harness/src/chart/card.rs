@@ -38,11 +38,11 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
 
 fn note(card: &Card) -> String {
     let verdict = card.verdict.as_ref().map(sentence);
-    let verdict = verdict.unwrap_or_else(|| "It was interrupted, and gives no verdict.".to_owned());
+    let verdict = verdict.unwrap_or_else(|| "It is not whole, and gives no verdict".to_owned());
     let fio = crate::card::text::cross_check(card.cross_check.as_ref());
     format!(
         "Made before the first cell, under the kernel settings that were found: a write in place \
-         and its sync, over and over, on the run's first disk. {verdict} {fio}"
+         and its sync, over and over, on the run's first disk. {verdict}. {fio}."
     )
 }
 
