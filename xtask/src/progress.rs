@@ -79,6 +79,9 @@ pub(crate) fn planned(plan: &Plan) -> String {
         )
     };
     lines.push(format!("takes about {}; {writes}", minutes(plan.estimated)));
+    if plan.card {
+        lines.push("before the first cell a card of the disk is made (chart C11)".to_owned());
+    }
     let is_one = plan.disks.len() == 1;
     for disk in &plan.disks {
         let sync = format::duration(float(disk.sync_p50_ns));

@@ -3,7 +3,8 @@
 //! What was measured answers first: a row that took at least this load and kept it does so at less;
 //! one that broke it at no more load breaks it at this one. Both only while each interval fills the
 //! pages that a pass is worth: of a slower load the settings say what it loses at most. Between, a
-//! model answers, if it predicts every measured row that it has not seen; else nobody knows.
+//! model answers, up to the largest load to which it predicts every measured row that it has not
+//! seen; else nobody knows.
 
 mod group;
 mod model;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::fio::CrossCheck;
 use self::syncs::Bench;
 use crate::clock::{float, round, wall_ms};
+use crate::disk::Probe;
 use crate::disks::{Disk, Label};
 use crate::output::RunDirectory;
 use crate::results::{DiskInfo, Environment, Origin};
@@ -134,6 +135,9 @@ pub struct Card {
     pub origin: Origin,
     /// Milliseconds since 1970 UTC.
     pub started_at_ms: u64,
+    /// The disk: its device, else its path; `null` in cards that do not tell.
+    #[serde(default)]
+    pub disk: Option<String>,
     /// What must be said with every figure.
     pub labels: Vec<String>,
     /// Each method at 4 KiB.
@@ -144,7 +148,7 @@ pub struct Card {
     pub parallel: Vec<Row>,
     /// The same by fio; `null` if it is not installed.
     pub cross_check: Option<CrossCheck>,
-    /// What it comes to; `null` if it was interrupted.
+    /// What it comes to; `null` if it is not whole.
     pub verdict: Option<Verdict>,
 }
 
@@ -175,14 +179,8 @@ pub fn run(
     let directory = order.disk.directory();
     let environment = environment::capture(directory)?;
     let environment = Environment { disk: order.disk.info().clone(), ..environment };
-    let free = environment.disk.free_bytes;
-    ensure!(
-        NEEDED_BYTES <= free,
-        "{}: {} are free, {} are needed: give another directory or a larger disk",
-        directory.display(),
-        format::bytes(float(free)),
-        format::bytes(float(NEEDED_BYTES)),
-    );
+    let needed = has_room(&environment.disk);
+    needed.with_context(|| format!("{}: not on this disk", directory.display()))?;
     workdir::sweep_stale(directory);
     let workdir = Workdir::create(directory)?;
     let name = format!("{}-disk-{}", format::utc_compact(wall_ms()), environment.host_hash);
@@ -234,6 +232,7 @@ impl Subject<'_> {
             run: self.run.to_owned(),
             origin: self.origin.clone(),
             started_at_ms: wall_ms(),
+            disk: Some(self.info.device.as_ref().unwrap_or(&self.info.path).clone()),
             labels: self.labels.iter().map(|label| label.words().to_owned()).collect(),
             methods: Vec::new(),
             sizes: Vec::new(),
@@ -246,6 +245,27 @@ impl Subject<'_> {
         card.verdict = verdict(&card, self.info, !self.labels.contains(&Label::InMemory));
         (card, ended)
     }
+}
+
+/// Whether its files fit on the disk.
+///
+/// # Errors
+///
+/// If they do not, by how much.
+pub(crate) fn has_room(disk: &DiskInfo) -> Result<()> {
+    ensure!(
+        NEEDED_BYTES <= disk.free_bytes,
+        "{} are free, {} are needed: give another directory or a larger disk",
+        format::bytes(float(disk.free_bytes)),
+        format::bytes(float(NEEDED_BYTES)),
+    );
+    Ok(())
+}
+
+/// The most that its files take, and about the most that it writes in all, on a disk like that.
+pub(crate) fn bytes(probe: &Probe) -> (u64, u64) {
+    let written = float(probe.write_bytes_per_s) * TIME.as_secs_f64();
+    (NEEDED_BYTES, NEEDED_BYTES.saturating_add(round(written)))
 }
 
 /// Every row, until it is interrupted.
@@ -270,7 +290,11 @@ fn fill(card: &mut Card, bench: &Bench<'_>, progress: &mut dyn FnMut(&str)) -> R
         && !bench.is_interrupted()
     {
         progress("the same by fio, if it is installed");
-        card.cross_check = fio::cross_check(bench.directory(), ours)?;
+        match fio::cross_check(bench.directory(), ours) {
+            // What interrupts this run does fio, too.
+            Err(_) if bench.is_interrupted() => {}
+            found => card.cross_check = found?,
+        }
     }
     Ok(())
 }
@@ -322,8 +346,8 @@ const THREADS: [u32; 3] = [1, 4, 16];
 const LONG: Duration = Duration::from_millis(1500);
 const SHORT: Duration = Duration::from_millis(600);
 /// A file for each thread, and two segments of a log.
-pub(crate) const NEEDED_BYTES: u64 = 640 << 20;
-/// About how long it takes, of which half a dozen seconds are fio's.
+const NEEDED_BYTES: u64 = 640 << 20;
+/// About how long it takes, with fio.
 pub(crate) const TIME: Duration = Duration::from_secs(25);
 /// Where it is, in a result directory.
 pub(crate) const FILE: &str = "card.json";

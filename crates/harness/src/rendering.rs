@@ -11,7 +11,7 @@ use crate::{chart, comparison, report, summary};
 
 /// Makes statistics, charts and the report of a result directory again, in it or in `out`, which
 /// is made if it is missing. What was recorded (`cells.jsonl`, `env.json`, `manifest.json`,
-/// histograms and series) is read and never written.
+/// `card.json`, histograms and series) is read and never written.
 ///
 /// The directory may be a stranger's: whatever its strings are, they are escaped, and no link in it
 /// makes anything be written outside of it.

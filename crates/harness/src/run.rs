@@ -82,6 +82,8 @@ pub struct Plan {
     pub total_bytes: u64,
     /// The most that is on the disk at one time, in bytes.
     pub most_bytes: u64,
+    /// Whether the first disk gets a card before the first cell.
+    pub card: bool,
     /// What is left out to keep within the time allowed.
     pub trimmed: Vec<String>,
     /// What this machine lacks.

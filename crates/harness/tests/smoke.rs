@@ -142,7 +142,8 @@ fn a_card_that_the_profile_asks_for_is_chart_c11_and_is_not_made_twice() {
     assert_eq!((again.manifest.cells_done, &again.path), (1, &finished.path));
     let whole = card();
     assert!(whole.verdict.is_some() && whole.run == again.manifest.run, "{whole:?}");
-    assert_eq!(again.manifest.left_out, []);
+    let is_missing = again.manifest.left_out.iter().any(|left| left.what.starts_with("the card"));
+    assert!(!is_missing, "{:?}", again.manifest.left_out);
     interrupted.store(false, Ordering::Relaxed);
     watcher.after = 2;
     run_any_build(&order, &interrupted, &mut watcher).unwrap();

@@ -21,7 +21,8 @@ use crate::format;
 use crate::statistics::Line;
 use crate::summary::{Doubt, LossModel};
 
-/// A fit to the rows of one strategy under kernel settings on a disk.
+/// A fit to the rows of one strategy under kernel settings on a disk, up to the largest load that
+/// it is believed of.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Model {
     /// The disk's name.
@@ -36,9 +37,12 @@ pub struct Model {
     pub fixed_ns: Option<f64>,
     /// What each byte adds.
     pub ns_per_byte: Option<f64>,
-    /// The sizes of syncs that were measured.
+    /// The sizes of syncs that it was fitted to.
     pub bytes_per_sync: Option<(f64, f64)>,
-    /// Each row as the others predict it.
+    /// Log bytes a second up to which it is believed, where rows above contradict it; `null` if
+    /// none do, or it is not believed at all.
+    pub ends_at_bytes_per_s: Option<f64>,
+    /// Each row as the others predict it, those above the end of the model too.
     pub held_out: Vec<HeldOut>,
     /// Why it is not used of a power cut; `null` if it is.
     pub not_used: Option<String>,
@@ -56,7 +60,8 @@ pub struct Model {
     most_bytes_per_s: f64,
 }
 
-/// A figure of a row that the fit to the other rows predicts.
+/// A figure of a row that the fit to the other rows, of those that the model is believed of,
+/// predicts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldOut {
     /// The row.
@@ -69,6 +74,8 @@ pub struct HeldOut {
     pub measured_ns: f64,
     /// By how much the prediction is off, in percent.
     pub error_pct: f64,
+    /// Whether the row lies above the end of the model, and is no part of it.
+    pub is_beyond: bool,
 }
 
 /// What the model says of a load.
@@ -82,7 +89,8 @@ pub struct Predicted {
     pub power_ns: f64,
     /// That `kill -9` takes.
     pub process_ns: f64,
-    /// Whether messages and syncs as large, and as many bytes a second, were measured.
+    /// Whether rows that it is believed of had messages and syncs as large, and as many bytes a
+    /// second.
     pub inside: bool,
 }
 
@@ -149,15 +157,21 @@ impl Model {
         all.sort_by(|a, b| a.bytes_per_s().total_cmp(&b.bytes_per_s()));
         let (points, beyond) = all.split_at(believed(&all));
         let line = fitted(points);
-        let held_out = held_out(points, beyond);
+        let tested = tested(points);
         let sizes = points.iter().map(|point| point.bytes_per_sync);
         let row = seen[0].row;
         let (low, high) = sizes
             .fold((f64::INFINITY, 0.0_f64), |(low, high), size| (low.min(size), high.max(size)));
         let most = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
-        let power = void(seen, LossModel::Power).or_else(|| not_used(points, LossModel::Power));
-        let ends = (!beyond.is_empty()).then(|| ends(&all[..=points.len()]));
-        let syncs = off(tested(points).iter().filter(|one| one.what == SYNC));
+        let doubt = |model| void(seen, model).or_else(|| not_used(points, &tested, model));
+        let (power, kill) = (doubt(LossModel::Power), doubt(LossModel::Process));
+        let ends = (!beyond.is_empty()).then(|| ends(points, beyond));
+        let syncs = off(tested.iter().filter(|one| one.what == SYNC));
+        let beyond_it: Vec<String> = ends.into_iter().chain(syncs).collect();
+        let beyond_it = (!beyond_it.is_empty()).then(|| beyond_it.join("; "));
+        let above = beyond.iter().flat_map(|point| predicted(points.iter(), point));
+        let above = above.map(|one| HeldOut { is_beyond: true, ..one });
+        let held_out = tested.iter().cloned().chain(above).collect();
         let overheads = seen.iter().map(Seen::overhead_bytes);
         Self {
             disk: row.disk.clone(),
@@ -167,10 +181,10 @@ impl Model {
             fixed_ns: line.map(|line| line.fixed),
             ns_per_byte: line.map(|line| line.slope),
             bytes_per_sync: line.map(|_| (low, high)),
-            not_used_beyond: ends.flatten().or(syncs).or_else(|| power.clone()),
+            not_used_beyond: beyond_it.or_else(|| power.clone()),
             not_used: power,
-            not_used_of_kill: void(seen, LossModel::Process)
-                .or_else(|| not_used(points, LossModel::Process)),
+            not_used_of_kill: kill,
+            ends_at_bytes_per_s: (!beyond.is_empty()).then(|| most(&Point::bytes_per_s)),
             held_out,
             overhead_bytes: overheads.fold(0.0, f64::max),
             staged_ns: longest_staged(points),
@@ -187,9 +201,10 @@ impl Model {
         }
     }
 
-    /// The largest error of a prediction, in percent.
+    /// The largest error of a prediction of a row that it is believed of, in percent.
     pub fn worst_pct(&self) -> Option<f64> {
-        self.held_out.iter().map(|one| one.error_pct).reduce(f64::max)
+        let within = self.held_out.iter().filter(|one| !one.is_beyond);
+        within.map(|one| one.error_pct).reduce(f64::max)
     }
 
     /// Bytes in the log of a message with such a body.
@@ -245,38 +260,46 @@ fn tells(seen: &Seen<'_>) -> bool {
     !LossModel::ALL.into_iter().any(is_bound) && !seen.row.is_overloaded()
 }
 
-/// How many of the rows, which are in the order of their bytes a second, the model holds for: up to
-/// the largest load to which each row is predicted by the others. All, if there is no such load.
+/// How many of the rows, which are in the order of their bytes a second, the model is believed of:
+/// up to the largest load to which each is predicted by the others. All, if there is no such load.
+///
+/// Of equal loads all are in it or none.
 fn believed(points: &[Point]) -> usize {
-    let holds = |count: &usize| not_used(&points[..*count], LossModel::Power).is_none();
-    (0..=points.len()).rev().find(holds).unwrap_or(points.len())
+    let holds = |count: &usize| {
+        let (within, beyond) = points.split_at(*count);
+        let (last, next) = (within.last().map(Point::bytes_per_s), beyond.first());
+        let is_an_end =
+            next.zip(last).is_none_or(|(next, last)| next.bytes_per_s() > LEAST_STEP * last);
+        let are_enough = beyond.is_empty() || FEWEST_BELOW_AN_END <= within.len();
+        is_an_end && are_enough && not_used(within, &tested(within), LossModel::Power).is_none()
+    };
+    (1..=points.len()).rev().find(holds).unwrap_or(points.len())
 }
 
-/// Why the model ends before the last of these rows.
-fn ends(points: &[Point]) -> Option<String> {
-    let last = points.len().checked_sub(2)?;
-    let why = not_used(points, LossModel::Power)?;
-    Some(format!("above {}/s {why}", format::bytes(points[last].bytes_per_s())))
-}
-
-/// Each of `points` as the others predict it, and what is beyond them as they do.
-fn held_out(points: &[Point], beyond: &[Point]) -> Vec<HeldOut> {
-    let beyond = beyond.iter().flat_map(|point| predicted(points, point));
-    tested(points).into_iter().chain(beyond).collect()
+/// Why the model ends where it does, with these rows above it: the first that it misses.
+fn ends(points: &[Point], beyond: &[Point]) -> String {
+    let last = points.iter().map(Point::bytes_per_s).fold(0.0, f64::max);
+    let missed = |next| off(predicted(points.iter(), next).iter().filter(|one| one.what == POWER));
+    let why = beyond.iter().find_map(missed).or_else(|| {
+        let all = [points, beyond].concat();
+        not_used(&all, &tested(&all), LossModel::Power)
+    });
+    let why = why.expect("a model of all rows ends nowhere");
+    format!("above {}/s {why}", format::bytes(last))
 }
 
 /// Each row as the others predict it.
 fn tested(points: &[Point]) -> Vec<HeldOut> {
-    let each = points.iter().enumerate().flat_map(|(nth, point)| {
-        let others: Vec<Point> = [&points[..nth], &points[nth + 1..]].concat();
-        predicted(&others, point)
-    });
+    let each = points
+        .iter()
+        .enumerate()
+        .flat_map(|(nth, point)| predicted(points[..nth].iter().chain(&points[nth + 1..]), point));
     each.collect()
 }
 
 /// A row as these others predict it; nothing, if they are too few for a line.
-fn predicted(others: &[Point], point: &Point) -> Vec<HeldOut> {
-    let Some(line) = fitted(others) else { return Vec::new() };
+fn predicted<'a>(others: impl Iterator<Item = &'a Point> + Clone, point: &Point) -> Vec<HeldOut> {
+    let Some(line) = fitted(others.clone()) else { return Vec::new() };
     let interval = point.interval_ns.unwrap_or(0.0);
     let per_ns = point.bytes_per_s() / 1e9;
     // Faster than it says the disk can: no number says how wrong that is.
@@ -293,8 +316,8 @@ fn predicted(others: &[Point], point: &Point) -> Vec<HeldOut> {
 }
 
 /// How long messages are staged at most, by these rows.
-fn longest_staged(points: &[Point]) -> f64 {
-    points.iter().map(|point| point.staged_ns).fold(0.0, f64::max)
+fn longest_staged<'a>(points: impl IntoIterator<Item = &'a Point>) -> f64 {
+    points.into_iter().map(|point| point.staged_ns).fold(0.0, f64::max)
 }
 
 fn held(point: &Point, what: &str, predicted_ns: f64, measured_ns: f64) -> HeldOut {
@@ -302,7 +325,7 @@ fn held(point: &Point, what: &str, predicted_ns: f64, measured_ns: f64) -> HeldO
     let is_same = (predicted_ns - measured_ns).abs() <= 0.0;
     let error_pct = if is_same { 0.0 } else { 100.0 * (predicted_ns / measured_ns - 1.0).abs() };
     let (row, what) = (point.row.clone(), what.to_owned());
-    HeldOut { row, what, predicted_ns, measured_ns, error_pct }
+    HeldOut { row, what, predicted_ns, measured_ns, error_pct, is_beyond: false }
 }
 
 /// Why no interval bounds what this crash takes, if none does.
@@ -312,12 +335,14 @@ fn void(seen: &[Seen<'_>], model: LossModel) -> Option<String> {
     Some(format!("of {} {}", row.row.label(), doubt.words()))
 }
 
-fn not_used(points: &[Point], model: LossModel) -> Option<String> {
-    let held_out = tested(points);
+/// Why these rows, which were tested against each other, bear no model of this crash.
+fn not_used(points: &[Point], tested: &[HeldOut], model: LossModel) -> Option<String> {
     if points.iter().any(|point| point.interval_ns.is_none()) {
         return Some("it has no interval, and its ack p99 is not modelled".to_owned());
     }
-    if points.len() < FEWEST_ROWS || held_out.is_empty() {
+    // One that has alone a size of its own leaves no line when it is held out, and is not tested.
+    let were_tested = tested.iter().filter(|one| one.what == SYNC).count();
+    if points.len() < FEWEST_ROWS || were_tested < points.len() {
         return Some(format!(
             "{} of different load: too few to hold one out",
             format::plural(points.len(), "row")
@@ -326,7 +351,7 @@ fn not_used(points: &[Point], model: LossModel) -> Option<String> {
     // Of a power cut it says a sum, and that has to be right, whatever its parts are.
     let counts =
         |one: &&HeldOut| one.what == POWER || (model == LossModel::Process && one.what == KILL);
-    off(held_out.iter().filter(counts)).or_else(|| untested(points))
+    off(tested.iter().filter(counts)).or_else(|| untested(points))
 }
 
 /// The worst of these predictions, if it is too far off.
@@ -368,6 +393,11 @@ pub const MOST_ERROR_PCT: f64 = 20.0;
 pub const WIDEST_GAP: f64 = 10.0;
 /// With fewer, a line through the others is no prediction.
 const FEWEST_ROWS: usize = 3;
+/// Where it ends below some rows it must be borne out by more: of many ends that were looked at,
+/// one of few rows may fit by chance.
+const FEWEST_BELOW_AN_END: usize = 4;
+/// Loads that differ by less are the same.
+const LEAST_STEP: f64 = 1.1;
 
 #[cfg(test)]
 mod tests {
@@ -457,26 +487,36 @@ mod tests {
 
     #[test]
     fn a_model_holds_up_to_the_load_that_it_predicts_and_no_further() {
-        // A fourth row, of twice the load of the third, takes three times what the line says.
         let mut cells = rows(1.0);
-        let mut fourth = cells[2].clone();
-        (fourth.producers, fourth.acked_per_s) = (128, 400_000.0);
-        let per_ns = fourth.acked_per_s / 1e9 * float(fourth.record_bytes);
-        let bytes = per_ns * 502e6 / (1.0 - per_ns);
-        let sync = 3.0 * (2e6 + bytes);
-        (fourth.bytes_per_flush.mean, fourth.flush_ns.mean) = (bytes, sync);
-        fourth.exposure.power.age_ns.p99 = crate::clock::round(500e6 + 2.0 * sync);
-        cells.push(fourth);
+        let with = |producers: u32, rate: f64, wrong: f64| {
+            let mut cell = rows(1.0).swap_remove(2);
+            (cell.producers, cell.acked_per_s) = (producers, rate);
+            let per_ns = rate / 1e9 * float(cell.record_bytes);
+            let bytes = per_ns * 502e6 / (1.0 - per_ns);
+            let sync = wrong * (2e6 + bytes);
+            (cell.bytes_per_flush.mean, cell.flush_ns.mean) = (bytes, sync);
+            cell.exposure.power.age_ns.p99 = crate::clock::round(500e6 + 2.0 * sync);
+            cell
+        };
+        // One of twice the largest load takes three times what the line says.
+        cells.push(with(128, 400_000.0, 3.0));
+        let of = |cells: &[Cell]| capacity(&recorded(cells), &ASK).unwrap().models[0].clone();
+        assert!(of(&cells).not_used.is_some(), "three rows below it are too few");
+        cells.push(with(32, 100_000.0, 1.0));
         let second = Ask { loss_ns: 600e6, ..ASK };
         let found = capacity(&recorded(&cells), &second).unwrap();
         let model = &found.models[0];
         assert_eq!(model.doubt(LossModel::Power), None, "{model:?}");
         // Fitted to the first three, it predicts the fourth as well, and is seen to be wrong.
         assert!((model.ns_per_byte.unwrap() - 1.0).abs() < 1e-6, "{model:?}");
-        assert_eq!(model.held_out.len(), 12);
-        assert!(model.worst_pct().unwrap() > 60.0, "{model:?}");
+        assert_eq!(model.held_out.len(), 15);
+        let missed: Vec<_> = model.held_out.iter().filter(|one| one.is_beyond).collect();
+        assert!(missed.len() == 3 && missed.iter().all(|one| one.row == "timed ×128"), "{model:?}");
+        assert!(missed[1].error_pct > 50.0 && model.worst_pct().unwrap() < 0.01, "{model:?}");
+        assert!(model.ends_at_bytes_per_s.is_some_and(|end| (end - 230.4e6).abs() < 1.0));
         let reason = model.not_used_beyond.as_deref().unwrap();
-        assert!(reason.starts_with("above 220 MiB/s "), "{reason}");
+        let said = "above 220 MiB/s power-cut exposure of timed ×128 is off by ";
+        assert!(reason.starts_with(said), "{reason}");
         let timed = &found.choices[0];
         assert_eq!((timed.basis, timed.interval_ns), (Basis::Modelled, Some(500e6)), "{timed:?}");
         let more = Ask { rate_per_s: 300e3, loss_ns: 2e9, ack_p99_ns: None, ..ASK };
@@ -486,6 +526,46 @@ mod tests {
             beyond.why.contains("beyond it the model is not used: above 220 MiB/s"),
             "{beyond:?}"
         );
+    }
+
+    #[test]
+    fn a_model_does_not_end_between_rows_of_one_load() {
+        let points = |exposures: &[(f64, f64)]| -> Vec<Point> {
+            let point = |(rate, wrong): &(f64, f64)| {
+                let bytes_per_sync = rate / 2.0;
+                let sync_ns = wrong * (2e6 + bytes_per_sync);
+                Point {
+                    row: format!("at {rate}"),
+                    rate_per_s: *rate,
+                    record_bytes: 1.0,
+                    interval_ns: Some(500e6),
+                    bytes_per_sync,
+                    sync_ns,
+                    power_ns: 500e6 + 2.0 * sync_ns,
+                    staged_ns: 0.0,
+                }
+            };
+            exposures.iter().map(point).collect()
+        };
+        let low = [(1e6, 1.0), (3e6, 1.0), (9e6, 1.0), (27e6, 1.0)];
+        let with = |more: &[(f64, f64)]| believed(&points(&[&low, more].concat()));
+        assert_eq!((with(&[]), with(&[(81e6, 1.0)])), (4, 5));
+        assert_eq!(with(&[(81e6, 9.0)]), 4);
+        assert_eq!(with(&[(81e6, 1.0), (82e6, 9.0)]), 4, "neither of both");
+        assert_eq!(with(&[(81e6, 1.0), (90e6, 9.0)]), 5);
+        let few = points(&[(1e6, 1.0), (3e6, 1.0), (9e6, 1.0), (81e6, 9.0)]);
+        assert_eq!(believed(&few), few.len(), "nothing is believed: all are shown");
+    }
+
+    #[test]
+    fn a_row_that_nothing_tests_is_not_believed() {
+        // Two of one size and one of another: without it there is no line to test it by.
+        let mut cells = rows(1.0);
+        let [first, second, _] = &mut cells[..] else { unreachable!() };
+        (second.bytes_per_flush, second.flush_ns) = (first.bytes_per_flush, first.flush_ns);
+        second.exposure = first.exposure;
+        let model = &capacity(&recorded(&cells), &ASK).unwrap().models[0];
+        assert!(model.not_used.as_deref().is_some_and(|of| of.contains("too few")), "{model:?}");
     }
 
     #[test]

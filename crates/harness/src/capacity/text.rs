@@ -21,9 +21,10 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
     let model = format!(
         "The model: a sync takes a fixed time and some for each byte; its bytes are those of an \
          interval; at risk is an interval and two syncs, and what was staged before. Each row is \
-         predicted from the others; if what a crash takes is off by more than \
-         {MOST_ERROR_PCT:.0} %, or no row lies between loads that are {WIDEST_GAP:.0} times \
-         apart, the model is not used; if a sync is, not of other intervals or larger loads. \
+         predicted from the others; the model is used up to the largest load to which what a \
+         crash takes is off by at most {MOST_ERROR_PCT:.0} %, and loads are no more than \
+         {WIDEST_GAP:.0} times apart; if a sync is off by more, or the model ends below a row, \
+         not of other intervals or larger loads. \
          Rows in overload, or with a lower bound for a loss, are left out."
     );
     lines.extend(wrapped(&model, "", width));
@@ -217,7 +218,8 @@ fn held_out(model: &Model) -> Vec<String> {
         } else {
             "more than it can".to_owned()
         };
-        let pair = format!("{row} {predicted}/{}", format::duration(measured));
+        let beyond = if one.is_beyond { " (beyond)" } else { "" };
+        let pair = format!("{row}{beyond} {predicted}/{}", format::duration(measured));
         match told.iter_mut().find(|(what, _)| *what == one.what) {
             Some((_, pairs)) => pairs.push(pair),
             None => told.push((&one.what, vec![pair])),
@@ -249,7 +251,7 @@ fn fit(model: &Model) -> String {
         } else {
             "beyond any number".to_owned()
         };
-        let count = model.held_out.len();
+        let count = model.held_out.iter().filter(|one| !one.is_beyond).count();
         format!("; worst error of {} {shown}", format::plural(count, "prediction"))
     });
     let within =
@@ -305,6 +307,7 @@ mod tests {
             predicted_ns,
             measured_ns,
             error_pct: 0.0,
+            is_beyond: row.ends_with("64"),
         };
         model.strategy = "timed".to_owned();
         model.held_out = vec![
@@ -314,8 +317,8 @@ mod tests {
             one("timed ×64", "kill -9 exposure", 0.0, 5e6),
         ];
         let expect = [
-            "sync, predicted/measured: ×8 2.0 ms/3.0 ms; ×64 more than it can/1.0 s",
-            "kill -9 exposure, predicted/measured: ×64 0/5.0 ms",
+            "sync, predicted/measured: ×8 2.0 ms/3.0 ms; ×64 (beyond) more than it can/1.0 s",
+            "kill -9 exposure, predicted/measured: ×64 (beyond) 0/5.0 ms",
         ];
         assert_eq!(held_out(&model), expect);
     }

@@ -29,6 +29,7 @@ fn card() -> Card {
             command: Vec::new(),
         },
         started_at_ms: 0,
+        disk: Some("vdb".to_owned()),
         labels: vec!["EMULATED".to_owned()],
         methods: vec![row(Method::Fdatasync, 4096, 1_000_000, 9_000_000)],
         sizes: vec![

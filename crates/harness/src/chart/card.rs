@@ -3,6 +3,7 @@
 //! Drawn are the middle and the rarer times; how many a second, and how many flushes the device saw
 //! for each, are written beside them.
 
+use anyhow::Context;
 use plotters::style::Color;
 
 use super::axis::Axis;
@@ -10,7 +11,7 @@ use super::drawn::{Drawn, Figure};
 use super::frame::rulings;
 use super::pen::{self, BLACK, Dash, GREY, Ink, PALE, Pen, Script};
 use super::{HEIGHT, RIGHT, with_description};
-use crate::card::text::sentence;
+use crate::card::text::{cross_check, sentence};
 use crate::card::{Card, Row};
 use crate::clock::float;
 use crate::format;
@@ -20,12 +21,15 @@ use crate::table::wrapped;
 
 /// The chart, if the run made a card of its first disk.
 pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
-    let Some(of) = recorded.card()? else { return Ok(None) };
+    let damaged = "chart C11: delete the file, and the report is made without it";
+    let Some(of) = recorded.card().context(damaged)? else { return Ok(None) };
     let parts = parts(&of);
     if parts.is_empty() {
         return Ok(None);
     }
-    let rows = parts.iter().flat_map(|(part, rows)| rows.iter().map(|row| table_row(part, row)));
+    let mark = mark(&of);
+    let rows = parts.iter().flat_map(|(part, rows)| rows.iter().map(move |row| (part, row)));
+    let rows = rows.map(|(part, row)| table_row(format!("{part}: {}{mark}", name(row)), row));
     Ok(Some(Drawn {
         name: "c11".to_owned(),
         question: QUESTION,
@@ -36,21 +40,29 @@ pub(super) fn draw(recorded: &Recorded) -> anyhow::Result<Option<Drawn>> {
     }))
 }
 
+/// What must be said with every figure, behind what it is said of.
+fn mark(card: &Card) -> String {
+    let labels = card.labels.join(", ");
+    if labels.is_empty() { labels } else { format!(" ({labels})") }
+}
+
 fn note(card: &Card) -> String {
     let verdict = card.verdict.as_ref().map(sentence);
     let verdict = verdict.unwrap_or_else(|| "It is not whole, and gives no verdict".to_owned());
-    let fio = crate::card::text::cross_check(card.cross_check.as_ref());
+    let fio = format::clipped(&cross_check(card.cross_check.as_ref()), 200);
+    let disk = card.disk.as_deref().unwrap_or("the run's first disk");
+    let mark = mark(card);
     format!(
-        "Made before the first cell, under the kernel settings that were found: a write in place \
-         and its sync, over and over, on the run's first disk. {verdict}. {fio}."
+        "Made beside the cells, under the kernel settings that were found: bytes are \
+         written in place and made durable, over and over, on {disk}{mark}. {verdict}. {fio}."
     )
 }
 
-fn table_row(part: &str, row: &Row) -> Vec<Figure> {
+fn table_row(name: String, row: &Row) -> Vec<Figure> {
     let number = |text: String, value: f64| Figure::Number(text, value);
     let time = |ns: u64| number(format::duration(float(ns)), float(ns));
     vec![
-        Figure::Text(format!("{part}: {}", name(row))),
+        Figure::Text(name),
         time(row.write_to_durable_ns_p50),
         time(row.write_to_durable_ns_p99),
         row.write_to_durable_ns_max.map_or(Figure::Missing, time),
@@ -72,7 +84,7 @@ pub fn card(card: &Card, env: &Environment) -> anyhow::Result<String> {
     let pen = Pen::new(&mut out)?;
     let title = title(card);
     pen.text(&format::clipped(&title, 90), (16, 24), Script::left(19, BLACK).bold())?;
-    let place = env.disk.device.as_deref().unwrap_or(&env.disk.path);
+    let place = card.disk.as_ref().or(env.disk.device.as_ref()).unwrap_or(&env.disk.path);
     let about = format!("{place} · {} · Linux {}", format::utc(card.started_at_ms), env.kernel);
     pen.text(&format::clipped(&about, 140), (16, 47), Script::left(12, GREY))?;
     let verdict = card.verdict.as_ref().map(sentence);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use crashlab::block::DiskType;
 
 use super::Order;
@@ -18,7 +18,6 @@ use crate::clock::{float, nanos, round};
 use crate::disk::{self, Probe};
 use crate::disks::{Disk, DiskSpec, Unavailable};
 use crate::environment;
-use crate::format;
 use crate::load::Disturbance;
 use crate::profile::{self, Pace};
 use crate::raw;
@@ -151,26 +150,23 @@ impl Bench {
     }
 
     /// The card of the disk for a run, as far as it came, and what ended it early.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot begin.
     pub(super) fn card(
         &self,
         run: &str,
         origin: &Origin,
         interrupted: &AtomicBool,
-    ) -> (Option<Card>, Result<()>) {
-        let free = self.info.free_bytes;
-        if free < card::NEEDED_BYTES {
-            let [free, needed] = [free, card::NEEDED_BYTES].map(|of| format::bytes(float(of)));
-            return (None, Err(anyhow!("{free} are free, {needed} are needed")));
-        }
-        let workdir = match Workdir::create(self.directory()) {
-            Ok(workdir) => workdir,
-            Err(error) => return (None, Err(error)),
-        };
+    ) -> Result<(Card, Result<()>)> {
+        card::has_room(&self.info)?;
+        let workdir = Workdir::create(self.directory())?;
         let labels = self.there.as_ref().map_or(&[][..], |(_, disk)| disk.labels());
         let (directory, info) = (workdir.path(), &self.info);
         let subject = Subject { directory, info, labels, run, origin };
         let (card, ended) = subject.card(interrupted, &mut |_| {});
-        (Some(card), ended.and(workdir.close()))
+        Ok((card, ended.and(workdir.close())))
     }
 
     /// For the record of the environment.

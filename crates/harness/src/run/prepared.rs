@@ -32,8 +32,13 @@ impl Prepared {
         let one_block = plan::card_time(&order.sweep) + plan::block_time(&order.sweep);
         ensure!(
             one_block <= order.sweep.budget,
-            "one block takes about {} s and {} s are allowed: allow more (run.budget_s, --budget), \
-             or measure less",
+            "{} takes about {} s and {} s are allowed: allow more (run.budget_s, --budget), or \
+             measure less",
+            if plan::card_time(&order.sweep).is_zero() {
+                "one block"
+            } else {
+                "a card and one block"
+            },
             one_block.as_secs() + 1,
             order.sweep.budget.as_secs()
         );
@@ -83,7 +88,7 @@ impl Prepared {
         let items: Vec<&Item<'_>> = block.iter().filter(|item| is_there(item)).collect();
         let first = first(&self.benches).expect("one is there");
         let has_card = sweep.card && first.simulated.is_none();
-        let card = if has_card { card::NEEDED_BYTES } else { 0 };
+        let (card, card_total) = if has_card { card::bytes(&first.probe) } else { (0, 0) };
         let canaries: u32 = if sweep.canary && first.simulated.is_none() { 2 } else { 0 };
         let per_block = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(canaries);
         let most = |item: &&Item<'_>| self.benches[item.disk].as_ref().map_or(0, |b| b.limits.most);
@@ -106,8 +111,9 @@ impl Prepared {
             cells_done: 0,
             blocks: sweep.blocks,
             estimated: plan::whole_time(sweep).min(sweep.budget),
-            total_bytes: total.saturating_mul(u64::from(sweep.blocks)).saturating_add(card),
+            total_bytes: total.saturating_mul(u64::from(sweep.blocks)).saturating_add(card_total),
             most_bytes: items.iter().map(most).fold(card, u64::max),
+            card: has_card,
             trimmed: self.trimmed.clone(),
             left_out: self.left_out.clone(),
             disks: self.environment.disks.clone(),
