@@ -254,7 +254,9 @@ impl<'a> Group<'a> {
         let interval = model.interval_for(ask, configured)?;
         let passes = self.passes.with_interval(interval);
         let predicted = model.predict(ask.rate_per_s, ask.message_bytes, interval)?;
-        if !predicted.inside && model.not_used_beyond.is_some() {
+        // Where syncs are not what it says, it says nothing of smaller ones either.
+        let is_below = predicted.is_below && model.not_used_of_intervals.is_some();
+        if is_below || (predicted.is_beyond && model.not_used_beyond.is_some()) {
             return None;
         }
         let older = self.seen.iter().map(|seen| self.older_ns(seen, ask)).reduce(f64::min);
@@ -272,7 +274,7 @@ impl<'a> Group<'a> {
         if self.below(ask).any(broke) {
             return None;
         }
-        let is_inside = predicted.inside && interval >= configured;
+        let is_inside = !predicted.is_beyond && !predicted.is_below && interval >= configured;
         let basis = if is_inside { Basis::Modelled } else { Basis::Extrapolated };
         let why = if interval < configured {
             format!("with an interval of {}", format::duration(interval))
@@ -309,11 +311,9 @@ impl<'a> Group<'a> {
         } else {
             "broken at higher loads; between, no row was measured".to_owned()
         };
-        let why = match (self.model.doubt(ask.model), &self.model.not_used_beyond) {
+        let why = match (self.model.doubt(ask.model), self.model.limits()) {
             (Some(reason), _) => format!("{why}, and the model is not used: {reason}"),
-            (None, Some(reason)) => {
-                format!("{why}, and beyond it the model is not used: {reason}")
-            }
+            (None, Some(limits)) => format!("{why}, and the model is not used {limits}"),
             (None, None) => why,
         };
         // The nearest row above says what it loses at most.

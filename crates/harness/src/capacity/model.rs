@@ -48,8 +48,10 @@ pub struct Model {
     pub not_used: Option<String>,
     /// Why it is not used of `kill -9`; `null` if it is.
     pub not_used_of_kill: Option<String>,
-    /// Why it is not used beyond the rows, of other intervals and larger loads; `null` if it is.
+    /// Why it is not used of loads beyond its rows; `null` if it is.
     pub not_used_beyond: Option<String>,
+    /// Why it is not used of other intervals; `null` if it is.
+    pub not_used_of_intervals: Option<String>,
     #[serde(skip)]
     pub(super) overhead_bytes: f64,
     #[serde(skip)]
@@ -89,9 +91,11 @@ pub struct Predicted {
     pub power_ns: f64,
     /// That `kill -9` takes.
     pub process_ns: f64,
-    /// Whether rows that it is believed of had messages and syncs as large, and as many bytes a
-    /// second.
-    pub inside: bool,
+    /// Whether it is more than any row had that the model is believed of: larger messages or syncs,
+    /// or more bytes a second.
+    pub is_beyond: bool,
+    /// Whether no row had so little: syncs are smaller than any.
+    pub is_below: bool,
 }
 
 impl Predicted {
@@ -167,8 +171,6 @@ impl Model {
         let (power, kill) = (doubt(LossModel::Power), doubt(LossModel::Process));
         let ends = (!beyond.is_empty()).then(|| ends(points, beyond));
         let syncs = off(tested.iter().filter(|one| one.what == SYNC));
-        let beyond_it: Vec<String> = ends.into_iter().chain(syncs).collect();
-        let beyond_it = (!beyond_it.is_empty()).then(|| beyond_it.join("; "));
         let above = beyond.iter().flat_map(|point| predicted(points.iter(), point));
         let above = above.map(|one| HeldOut { is_beyond: true, ..one });
         let held_out = tested.iter().cloned().chain(above).collect();
@@ -181,7 +183,8 @@ impl Model {
             fixed_ns: line.map(|line| line.fixed),
             ns_per_byte: line.map(|line| line.slope),
             bytes_per_sync: line.map(|_| (low, high)),
-            not_used_beyond: beyond_it.or_else(|| power.clone()),
+            not_used_beyond: ends.or_else(|| syncs.clone()).or_else(|| power.clone()),
+            not_used_of_intervals: syncs.or_else(|| power.clone()),
             not_used: power,
             not_used_of_kill: kill,
             ends_at_bytes_per_s: (!beyond.is_empty()).then(|| most(&Point::bytes_per_s)),
@@ -198,6 +201,21 @@ impl Model {
         match model {
             LossModel::Power => self.not_used.as_deref(),
             LossModel::Process => self.not_used_of_kill.as_deref(),
+        }
+    }
+
+    /// Of what else than its rows it is not used, and why; `None` if of nothing.
+    pub fn limits(&self) -> Option<String> {
+        let beyond = self.not_used_beyond.as_ref().map(|why| format!("of loads beyond ({why})"));
+        let other = self.not_used_of_intervals.as_ref();
+        let other = other.map(|why| format!("of other intervals ({why})"));
+        match (beyond, other) {
+            (Some(_), Some(_)) if self.not_used_beyond == self.not_used_of_intervals => {
+                let why = self.not_used_beyond.as_deref().unwrap_or_default();
+                Some(format!("of loads beyond and other intervals ({why})"))
+            }
+            (Some(beyond), Some(other)) => Some(format!("{beyond} and {other}")),
+            (one, other) => one.or(other),
         }
     }
 
@@ -224,9 +242,10 @@ impl Model {
             sync_ns,
             power_ns: self.staged_ns + interval + 2.0 * sync_ns,
             process_ns: self.staged_ns,
-            inside: (low..=high).contains(&bytes_per_sync)
-                && self.record_bytes(message_bytes) <= self.largest_record_bytes
-                && bytes_per_ns * 1e9 <= self.most_bytes_per_s,
+            is_beyond: bytes_per_sync > high
+                || self.record_bytes(message_bytes) > self.largest_record_bytes
+                || bytes_per_ns * 1e9 > self.most_bytes_per_s,
+            is_below: bytes_per_sync < low,
         })
     }
 
@@ -241,7 +260,7 @@ impl Model {
         if keeps(&high) {
             return Some(high);
         }
-        if self.not_used_beyond.is_some() || !keeps(&low) {
+        if self.not_used_of_intervals.is_some() || !keeps(&low) {
             return None;
         }
         // What is lost grows with the interval.
@@ -519,11 +538,15 @@ mod tests {
         assert!(reason.starts_with(said), "{reason}");
         let timed = &found.choices[0];
         assert_eq!((timed.basis, timed.interval_ns), (Basis::Modelled, Some(500e6)), "{timed:?}");
+        // Its syncs are as it says, so that it answers of other intervals too.
+        assert_eq!(model.not_used_of_intervals, None);
+        let shorter = &capacity(&recorded(&cells), &ASK).unwrap().choices[0];
+        assert_eq!((shorter.basis, shorter.interval_ns), (Basis::Extrapolated, Some(85e6)));
         let more = Ask { rate_per_s: 300e3, loss_ns: 2e9, ack_p99_ns: None, ..ASK };
         let beyond = &capacity(&recorded(&cells), &more).unwrap().choices[0];
         assert_eq!(beyond.standing, Standing::Unknown, "{beyond:?}");
         assert!(
-            beyond.why.contains("beyond it the model is not used: above 220 MiB/s"),
+            beyond.why.contains("the model is not used of loads beyond (above 220 MiB/s power-cut"),
             "{beyond:?}"
         );
     }
@@ -593,7 +616,8 @@ mod tests {
         assert_eq!(kept(&rows(1.0)).standing, Standing::Keeps);
         let larger = kept(&cells);
         assert_eq!(larger.standing, Standing::Unknown);
-        assert!(larger.why.contains("and beyond it the model is not used: sync of"), "{larger:?}");
+        let said = "and the model is not used of loads beyond and other intervals (sync of";
+        assert!(larger.why.contains(said), "{larger:?}");
     }
 
     #[test]
@@ -714,10 +738,10 @@ mod tests {
         assert_eq!(found.choices[0].standing, Standing::Breaks, "{:?}", found.choices[0]);
         // Larger messages than any that were measured, in syncs of a size that was.
         let larger = found.models[0].predict(500.0, 100 << 10, 500e6).unwrap();
-        assert!(!larger.inside && larger.bytes_per_sync < 60e6, "{larger:?}");
+        assert!(larger.is_beyond && larger.bytes_per_sync < 60e6, "{larger:?}");
         // 1 GB/s is all that the disk takes.
         let model = &found.models[0];
         assert_eq!(model.predict(1_000_000.0, 1024, 500e6), None);
-        assert!(model.predict(700_000.0, 1024, 500e6).is_some_and(|found| !found.inside));
+        assert!(model.predict(700_000.0, 1024, 500e6).is_some_and(|found| found.is_beyond));
     }
 }

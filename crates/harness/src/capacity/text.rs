@@ -23,8 +23,8 @@ pub fn text(found: &Capacity, ask: &Ask, width: usize) -> String {
          interval; at risk is an interval and two syncs, and what was staged before. Each row is \
          predicted from the others; the model is used up to the largest load to which what a \
          crash takes is off by at most {MOST_ERROR_PCT:.0} %, and loads are no more than \
-         {WIDEST_GAP:.0} times apart; if a sync is off by more, or the model ends below a row, \
-         not of other intervals or larger loads. \
+         {WIDEST_GAP:.0} times apart; of other intervals only if syncs are within that too, and of \
+         larger loads only if no row contradicts it. \
          Rows in overload, or with a lower bound for a loss, are left out."
     );
     lines.extend(wrapped(&model, "", width));
@@ -254,13 +254,12 @@ fn fit(model: &Model) -> String {
         let count = model.held_out.iter().filter(|one| !one.is_beyond).count();
         format!("; worst error of {} {shown}", format::plural(count, "prediction"))
     });
-    let within =
-        model.not_used_beyond.as_ref().map(|reason| format!(" within its rows ({reason})"));
-    let within = within.unwrap_or_default();
+    let limits = model.limits().map(|limits| format!(", but not {limits}"));
+    let limits = limits.unwrap_or_default();
     let used = match (&model.not_used, &model.not_used_of_kill) {
-        (None, None) => format!("used{within}"),
+        (None, None) => format!("used{limits}"),
         (None, Some(reason)) => {
-            format!("used of a power cut{within}; of kill -9 NOT USED: {reason}")
+            format!("used of a power cut{limits}; of kill -9 NOT USED: {reason}")
         }
         (Some(reason), Some(other)) if reason != other => {
             format!("NOT USED: {reason}; of kill -9: {other}")

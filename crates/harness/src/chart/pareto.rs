@@ -302,7 +302,7 @@ fn description(rows: &[Row], disks: &[Disk], model: LossModel) -> String {
 }
 
 /// Settings that a legend has room for.
-const MOST_CODES: usize = 12;
+const MOST_CODES: usize = 20;
 /// Disks that a sheet has room for.
 const PANELS: usize = 4;
 
@@ -390,7 +390,7 @@ mod tests {
         let told = texts(&drawn(&cells, LossModel::Power));
         assert!(told.contains("\nb\n") && !told.contains("\nc\n"), "{told}");
         // More than a legend has room for are written out.
-        let many: Vec<Cell> = (0..13)
+        let many: Vec<Cell> = (0..21)
             .flat_map(|nth| {
                 example().into_iter().map(move |mut cell| {
                     cell.sysctl = format!("small-{nth}");
