@@ -11,6 +11,7 @@ use crate::clock::{float, round};
 use crate::format;
 use crate::profile::{Settings, Sweep};
 use crate::results::Manifest;
+use crate::summary::LossModel;
 
 /// The rows of a strategy under kernel settings on a disk.
 #[derive(Clone, Debug)]
@@ -73,6 +74,10 @@ impl<'a> Group<'a> {
         let mut choice = self.blank();
         choice.keeps_up_to_per_s = best.map(Seen::least_per_s);
         choice.page_cache_absorbed = best.is_some_and(|seen| seen.row.page_cache_absorbed);
+        if let Some(why) = self.breaks_by_settings(ask) {
+            let (standing, basis) = (Standing::Breaks, Basis::Bounded);
+            return Choice { standing, basis, why, ..choice };
+        }
         if let Some(slow) = self.passes.slow(ask.model, self.bytes_per_s(ask)) {
             return self.bounded(choice, ask, slow);
         }
@@ -89,6 +94,16 @@ impl<'a> Group<'a> {
             return Choice { standing: Standing::Breaks, why, ..self.measured(choice, seen, ask) };
         }
         self.unknown(choice, ask)
+    }
+
+    /// Why nothing needs to be measured to know that it breaks what is asked: with an interval, and
+    /// a message in each, something is at risk of a power cut at nearly all times.
+    fn breaks_by_settings(&self, ask: &Ask) -> Option<String> {
+        let interval = self.model.interval_ns?;
+        let asks_none = ask.model == LossModel::Power && ask.loss_ns <= 0.0;
+        let is_always = interval / 1e9 * ask.rate_per_s >= 1.0;
+        (asks_none && is_always)
+            .then(|| "acknowledged messages wait for the end of an interval".to_owned())
     }
 
     fn blank(&self) -> Choice {

@@ -581,6 +581,20 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_breaks_what_may_lose_nothing_whatever_was_measured() {
+        let found = |rate_per_s, model| {
+            let ask = Ask { rate_per_s, loss_ns: 0.0, ack_p99_ns: None, model, ..ASK };
+            capacity(&recorded(&rows(1.0)), &ask).unwrap().choices[0].clone()
+        };
+        // Half a second: two messages a second are one in each.
+        let (broken, rare) = (found(2.0, LossModel::Power), found(1.9, LossModel::Power));
+        assert_eq!((broken.standing, broken.basis), (Standing::Breaks, Basis::Bounded));
+        assert!(broken.why.contains("end of an interval"), "{broken:?}");
+        assert_ne!(rare.standing, Standing::Breaks, "{rare:?}");
+        assert_eq!(found(2_000.0, LossModel::Process).standing, Standing::Keeps, "it stages none");
+    }
+
+    #[test]
     fn a_row_that_nothing_tests_is_not_believed() {
         // Two of one size and one of another: without it there is no line to test it by.
         let mut cells = rows(1.0);

@@ -65,7 +65,7 @@ fn of_disk(found: &Capacity, disk: &str, ask: &Ask, width: usize) -> Vec<String>
         Some(choice) => {
             lines.extend(wrapped(&taken(choice, ask), "→ ", width));
             let cheaper = match found.next_cheaper(choice) {
-                Some(next) => format!("Next cheaper: {}", lost(next)),
+                Some(next) => format!("Next cheaper: {}", cheaper(next, ask)),
                 None => "Nothing cheaper was measured under these settings.".to_owned(),
             };
             lines.extend(wrapped(&cheaper, "  ", width));
@@ -144,6 +144,16 @@ fn headroom(ratio: f64) -> String {
     }
 }
 
+/// What a cheaper choice would lose, or why it is none where that is not the reason.
+fn cheaper(choice: &Choice, ask: &Ask) -> String {
+    let keeps_the_loss = choice.loss_ns.is_some_and(|loss| loss <= ask.loss_ns);
+    if choice.standing == Standing::Keeps || !keeps_the_loss {
+        return lost(choice);
+    }
+    let standing = standing(choice);
+    format!("{} {standing}: {}.", named(choice), choice.why)
+}
+
 fn lost(choice: &Choice) -> String {
     let loss = choice.loss_ns.map_or_else(|| "an unknown age".to_owned(), format::duration);
     let bytes = choice
@@ -180,12 +190,16 @@ fn none_keeps(found: &Capacity, disk: &str, ask: &Ask) -> String {
     }
 }
 
-fn line(choice: &Choice) -> String {
-    let standing = match choice.standing {
+fn standing(choice: &Choice) -> &'static str {
+    match choice.standing {
         Standing::Keeps => "keeps it",
         Standing::Unknown => "unknown",
         Standing::Breaks => "breaks it",
-    };
+    }
+}
+
+fn line(choice: &Choice) -> String {
+    let standing = standing(choice);
     let how = match choice.basis {
         Basis::Unknown => String::new(),
         basis => format!(", {}", self::basis(basis)),
