@@ -179,8 +179,7 @@ pub fn run(
     let directory = order.disk.directory();
     let environment = environment::capture(directory)?;
     let environment = Environment { disk: order.disk.info().clone(), ..environment };
-    let needed = has_room(&environment.disk);
-    needed.with_context(|| format!("{}: not on this disk", directory.display()))?;
+    has_room(&environment.disk).with_context(|| directory.display().to_string())?;
     workdir::sweep_stale(directory);
     let workdir = Workdir::create(directory)?;
     let name = format!("{}-disk-{}", format::utc_compact(wall_ms()), environment.host_hash);

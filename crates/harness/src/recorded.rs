@@ -203,6 +203,30 @@ mod tests {
     use crate::results_fixture::{cell, environment, manifest};
 
     #[test]
+    fn a_card_is_read_if_it_is_one_and_named_if_it_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let recorded = Recorded::new(&manifest(), &environment(), &[], Some(root.path()));
+        assert_eq!(recorded.card().unwrap(), None);
+        let path = root.path().join("card.json");
+        let card = crate::card::example();
+        fs::write(&path, serde_json::to_string(&card).unwrap()).unwrap();
+        assert_eq!(recorded.card().unwrap().as_ref(), Some(&card));
+        // Of before cards told their disk.
+        let mut value = serde_json::to_value(&card).unwrap();
+        value.as_object_mut().unwrap().remove("disk");
+        fs::write(&path, value.to_string()).unwrap();
+        assert_eq!(recorded.card().unwrap().unwrap().disk, None);
+        for bad in ["", "{", "null", "{\"schema\": \"flushmark.card/2.0\"}"] {
+            fs::write(&path, bad).unwrap();
+            let error = format!("{:#}", crate::chart::all(&recorded).unwrap_err());
+            assert!(error.contains("card.json") && error.contains("delete the file"), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(format!("{:#}", recorded.card().unwrap_err()).contains("is no file"));
+    }
+
+    #[test]
     fn a_stall_is_told_with_what_was_dirty_all_the_while() {
         let root = tempfile::tempdir().unwrap();
         let mut one = cell(Kind::FlushRealtime, 8, 0, |_| {});

@@ -27,6 +27,12 @@ struct Watcher<'a> {
     planned: u32,
 }
 
+impl<'a> Watcher<'a> {
+    fn new(interrupted: &'a AtomicBool, after: u32) -> Self {
+        Self { interrupted, after, started: 0, planned: 0 }
+    }
+}
+
 impl Watch for Watcher<'_> {
     fn planned(&mut self, plan: &Plan) {
         self.planned = plan.cells;
@@ -73,8 +79,7 @@ fn order(directory: &Path, results: &Path) -> Order {
 fn a_run_leaves_records_charts_and_a_report_and_no_log() {
     let (disk, results) = (place(), place());
     let interrupted = AtomicBool::new(false);
-    let mut watcher =
-        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, u32::MAX);
     let order = order(disk.path(), results.path());
     let finished = run_any_build(&order, &interrupted, &mut watcher).unwrap();
     assert!(finished.error.is_none(), "{:?}", finished.error);
@@ -123,8 +128,7 @@ fn a_run_leaves_records_charts_and_a_report_and_no_log() {
 fn a_card_that_the_profile_asks_for_is_chart_c11_and_is_not_made_twice() {
     let (disk, results) = (place(), place());
     let interrupted = AtomicBool::new(true);
-    let mut watcher =
-        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, u32::MAX);
     let mut order = order(disk.path(), results.path());
     let text = fs::read_to_string(root().join("profiles/sweeps/tiny.yaml")).unwrap();
     let text = text.replacen("run: {", "run: {card: true, ", 1);
@@ -165,8 +169,7 @@ fn old_segments_are_deleted_while_a_cell_is_measured() {
     let sweep = Sweep::parse("own", text).unwrap();
     let order = Order { sweep, ..order(disk.path(), results.path()) };
     let interrupted = AtomicBool::new(false);
-    let mut watcher =
-        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, u32::MAX);
     let finished = run_any_build(&order, &interrupted, &mut watcher).unwrap();
     assert!(finished.error.is_none(), "{:?}", finished.error);
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0, "an old file was left behind");
@@ -183,7 +186,7 @@ fn old_segments_are_deleted_while_a_cell_is_measured() {
 fn an_interrupted_run_keeps_and_reports_what_was_measured() {
     let (disk, results) = (place(), place());
     let interrupted = AtomicBool::new(false);
-    let mut watcher = Watcher { interrupted: &interrupted, after: 2, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, 2);
     let finished =
         run_any_build(&order(disk.path(), results.path()), &interrupted, &mut watcher).unwrap();
     assert_eq!(finished.manifest.outcome, Outcome::Interrupted);
@@ -196,7 +199,7 @@ fn an_interrupted_run_keeps_and_reports_what_was_measured() {
 fn a_run_interrupted_within_its_first_cell_still_reports() {
     let (disk, results) = (place(), place());
     let interrupted = AtomicBool::new(true);
-    let mut watcher = Watcher { interrupted: &interrupted, after: 0, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, 0);
     let finished =
         run_any_build(&order(disk.path(), results.path()), &interrupted, &mut watcher).unwrap();
     assert_eq!(finished.manifest.outcome, Outcome::Interrupted);
@@ -212,7 +215,7 @@ fn figures_of_a_debug_build_are_marked_invalid_and_refused() {
     }
     let (disk, results) = (place(), place());
     let interrupted = AtomicBool::new(false);
-    let mut watcher = Watcher { interrupted: &interrupted, after: 1, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, 1);
     let order = order(disk.path(), results.path());
     let refused = harness::run::run(&order, &interrupted, &mut watcher).unwrap_err();
     assert!(refused.to_string().contains("debug build"), "{refused}");
@@ -226,7 +229,7 @@ fn figures_of_a_debug_build_are_marked_invalid_and_refused() {
 fn a_directory_that_cannot_be_used_is_named() {
     let results = place();
     let interrupted = AtomicBool::new(false);
-    let mut watcher = Watcher { interrupted: &interrupted, after: 1, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, 1);
     let order = order(Path::new("/nowhere/at/all"), results.path());
     let refused = run_any_build(&order, &interrupted, &mut watcher).unwrap_err();
     assert!(format!("{refused:#}").contains("/nowhere/at/all"), "{refused:#}");

@@ -74,10 +74,6 @@ impl<'a> Group<'a> {
         let mut choice = self.blank();
         choice.keeps_up_to_per_s = best.map(Seen::least_per_s);
         choice.page_cache_absorbed = best.is_some_and(|seen| seen.row.page_cache_absorbed);
-        if let Some(why) = self.breaks_by_settings(ask) {
-            let (standing, basis) = (Standing::Breaks, Basis::Bounded);
-            return Choice { standing, basis, why, ..choice };
-        }
         if let Some(slow) = self.passes.slow(ask.model, self.bytes_per_s(ask)) {
             return self.bounded(choice, ask, slow);
         }
@@ -96,8 +92,8 @@ impl<'a> Group<'a> {
         self.unknown(choice, ask)
     }
 
-    /// Why nothing needs to be measured to know that it breaks what is asked: with an interval, and
-    /// a message in each, something is at risk of a power cut at nearly all times.
+    /// Why it breaks what is asked though no row tells: with an interval, and a message in each,
+    /// something is at risk of a power cut at most times.
     fn breaks_by_settings(&self, ask: &Ask) -> Option<String> {
         let interval = self.model.interval_ns?;
         let asks_none = ask.model == LossModel::Power && ask.loss_ns <= 0.0;
@@ -339,7 +335,11 @@ impl<'a> Group<'a> {
         let of = nearest.unwrap_or(&self.seen[0]);
         let syncs_per_s = Some(of.syncs_per_s(&self.passes, ask, self.bytes_per_s(ask)));
         let loss_bytes = loss_ns.map(|age| at_risk_bytes(age, ask, self.model.overhead_bytes));
-        Choice { why, loss_ns, loss_bytes, syncs_per_s, ..choice }
+        let told = Choice { why, loss_ns, loss_bytes, syncs_per_s, ..choice };
+        match self.breaks_by_settings(ask) {
+            Some(why) => Choice { standing: Standing::Breaks, basis: Basis::Bounded, why, ..told },
+            None => told,
+        }
     }
 }
 

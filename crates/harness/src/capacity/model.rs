@@ -206,16 +206,15 @@ impl Model {
 
     /// Of what else than its rows it is not used, and why; `None` if of nothing.
     pub fn limits(&self) -> Option<String> {
-        let beyond = self.not_used_beyond.as_ref().map(|why| format!("of loads beyond ({why})"));
-        let other = self.not_used_of_intervals.as_ref();
-        let other = other.map(|why| format!("of other intervals ({why})"));
-        match (beyond, other) {
-            (Some(_), Some(_)) if self.not_used_beyond == self.not_used_of_intervals => {
-                let why = self.not_used_beyond.as_deref().unwrap_or_default();
+        let [loads, intervals] = ["of loads beyond", "of other intervals"];
+        match (&self.not_used_beyond, &self.not_used_of_intervals) {
+            (None, None) => None,
+            (Some(why), None) => Some(format!("{loads} ({why})")),
+            (None, Some(why)) => Some(format!("{intervals} ({why})")),
+            (Some(why), Some(same)) if why == same => {
                 Some(format!("of loads beyond and other intervals ({why})"))
             }
-            (Some(beyond), Some(other)) => Some(format!("{beyond} and {other}")),
-            (one, other) => one.or(other),
+            (Some(why), Some(other)) => Some(format!("{loads} ({why}) and {intervals} ({other})")),
         }
     }
 
@@ -526,7 +525,7 @@ mod tests {
         let found = capacity(&recorded(&cells), &second).unwrap();
         let model = &found.models[0];
         assert_eq!(model.doubt(LossModel::Power), None, "{model:?}");
-        // Fitted to the first three, it predicts the fourth as well, and is seen to be wrong.
+        // Fitted to the other four, it predicts this one as well, and is seen to be wrong.
         assert!((model.ns_per_byte.unwrap() - 1.0).abs() < 1e-6, "{model:?}");
         assert_eq!(model.held_out.len(), 15);
         let missed: Vec<_> = model.held_out.iter().filter(|one| one.is_beyond).collect();
@@ -589,8 +588,15 @@ mod tests {
         // Half a second: two messages a second are one in each.
         let (broken, rare) = (found(2.0, LossModel::Power), found(1.9, LossModel::Power));
         assert_eq!((broken.standing, broken.basis), (Standing::Breaks, Basis::Bounded));
-        assert!(broken.why.contains("end of an interval"), "{broken:?}");
+        assert!(
+            broken.loss_ns.is_some() && broken.syncs_per_s.is_some(),
+            "what it would: {broken:?}"
+        );
         assert_ne!(rare.standing, Standing::Breaks, "{rare:?}");
+        // Where a row tells, it does.
+        let measured = found(2_000.0, LossModel::Power);
+        assert_eq!((measured.standing, measured.basis), (Standing::Breaks, Basis::Measured));
+        assert!(measured.loss_ns.is_some_and(|loss| loss > 500e6), "{measured:?}");
         assert_eq!(found(2_000.0, LossModel::Process).standing, Standing::Keeps, "it stages none");
     }
 

@@ -159,12 +159,12 @@ fn lost(choice: &Choice) -> String {
     let bytes = choice
         .loss_bytes
         .map_or_else(String::new, |bytes| format!(", about {}", format::bytes(bytes)));
-    let bound = match choice.standing {
-        // The row that tells had a higher load,
-        Standing::Unknown => "at most ",
+    let bound = match (choice.standing, choice.basis) {
+        // The row that tells had a higher load, or the settings bound it;
+        (Standing::Unknown, _) | (Standing::Breaks, Basis::Bounded) => "at most ",
         // or a lower one.
-        Standing::Breaks => "at least ",
-        Standing::Keeps => "",
+        (Standing::Breaks, _) => "at least ",
+        (Standing::Keeps, _) => "",
     };
     let syncs = choice
         .syncs_per_s
@@ -309,6 +309,28 @@ mod tests {
         {
             assert!(told.contains(part), "{part}: {told}");
         }
+    }
+
+    #[test]
+    fn a_cheaper_choice_says_what_it_would_lose_or_why_it_is_none() {
+        let found = capacity(&recorded(&example()), &ASK).unwrap();
+        let told = |standing, basis, loss: f64| {
+            let why = "its acknowledgements are late".to_owned();
+            let of = found.choices[0].clone();
+            let loss_ns = Some(loss);
+            cheaper(&crate::capacity::Choice { standing, basis, why, loss_ns, ..of }, &ASK)
+        };
+        let late = told(Standing::Unknown, Basis::Unknown, 0.0);
+        assert!(late.contains(" unknown: its acknowledgements are late."), "{late}");
+        assert!(!late.contains("would lose"), "{late}");
+        let more = told(Standing::Unknown, Basis::Unknown, 2e9);
+        assert!(more.contains("would lose at most 2.0 s"), "{more}");
+        let broken = told(Standing::Breaks, Basis::Measured, 2e9);
+        assert!(broken.contains("would lose at least 2.0 s"), "{broken}");
+        let bounded = told(Standing::Breaks, Basis::Bounded, 2e9);
+        assert!(bounded.contains("would lose at most 2.0 s"), "{bounded}");
+        let kept = told(Standing::Keeps, Basis::Measured, 0.0);
+        assert!(kept.contains("would lose 0"), "{kept}");
     }
 
     #[test]

@@ -87,6 +87,14 @@ fn each_reason_against_a_disk_is_told() {
 }
 
 #[test]
+fn a_disk_without_room_is_told_how_much_it_takes() {
+    let with = |free_bytes| has_room(&DiskInfo { free_bytes, ..disk() });
+    assert!(with(640 << 20).is_ok());
+    let error = with((640 << 20) - 1).unwrap_err().to_string();
+    assert!(error.contains("640 MiB are needed: give another directory"), "{error}");
+}
+
+#[test]
 fn a_device_without_a_cache_needs_no_flushes() {
     let mut card = card();
     card.methods[0].flushes_per_sync = Some(0.0);

@@ -53,8 +53,7 @@ fn assert_fits(schema: &Value, value: &Value) {
 fn tiny_run(results: &Path) -> Finished {
     let disk = place();
     let interrupted = AtomicBool::new(false);
-    let mut watcher =
-        Watcher { interrupted: &interrupted, after: u32::MAX, started: 0, planned: 0 };
+    let mut watcher = Watcher::new(&interrupted, u32::MAX);
     run_any_build(&order(disk.path(), results), &interrupted, &mut watcher).unwrap()
 }
 
